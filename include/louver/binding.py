@@ -1,0 +1,110 @@
+"""A definition together with its functions, checked against each other before anything runs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from louver.definition import ApprovalNode, Definition, Node
+from louver.errors import ConfigurationError, DefinitionError
+from louver.references import resolve
+
+__all__ = ["Workflow", "bind"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workflow:
+    """
+    What can be run.
+
+    :param functions: node name to its function: a step's task, an approval's payload.
+    """
+
+    definition: Definition
+    functions: Mapping[str, Callable[..., Any]]
+
+    def takes_context(self, name: str) -> bool:
+        """Whether the node's function wants ``ctx``."""
+        return "ctx" in inspect.signature(self.functions[name]).parameters
+
+
+def bind(definition: Definition, tasks: Mapping[str, Callable[..., Any]] | None = None) -> Workflow:
+    """
+    The definition with its functions.
+
+    :param tasks: functions by ``package.module:function`` or by node name; what is missing is imported.
+    :raises DefinitionError: naming the node, where a function cannot be found, lacks a parameter that the
+        definition gives, or needs one that it does not.
+    """
+    given = dict(tasks or {})
+    known = {name for node in definition.nodes for name in (node.name, _path(node))}
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise ConfigurationError(f"tasks names {', '.join(unknown)}, which {definition.name} does not have")
+    functions = {node.name: _function(node, given) for node in definition.nodes}
+    for node in definition.nodes:
+        _check_signature(node, functions[node.name])
+    return Workflow(definition=definition, functions=functions)
+
+
+def _path(node: Node) -> str:
+    return node.payload if isinstance(node, ApprovalNode) else node.task
+
+
+def _attribute(node: Node) -> str:
+    return "payload" if isinstance(node, ApprovalNode) else "task"
+
+
+def _function(node: Node, given: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
+    found = given.get(node.name) or given.get(_path(node))
+    if found is not None:
+        return found
+    try:
+        return resolve(_path(node), what=_attribute(node))
+    except ConfigurationError as error:
+        raise DefinitionError(str(error), node=node.name, attribute=_attribute(node)) from error
+
+
+def _check_signature(node: Node, function: Callable[..., Any]) -> None:
+    attribute = _attribute(node)
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError) as error:
+        raise DefinitionError("has no signature to check", node=node.name, attribute=attribute) from error
+    kinds = inspect.Parameter
+    wants_all = any(parameter.kind is kinds.VAR_KEYWORD for parameter in parameters.values())
+    by_name = {
+        name: parameter
+        for name, parameter in parameters.items()
+        if parameter.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
+    }
+    provided = {*node.inputs, *node.params, *node.kwargs}
+    lacking = sorted(provided - set(by_name))
+    if lacking and not wants_all:
+        raise DefinitionError(
+            f"{_path(node)} has no parameter {', '.join(map(repr, lacking))}",
+            node=node.name,
+            attribute="deps",
+        )
+    if isinstance(node, ApprovalNode) and "ctx" in by_name:
+        raise DefinitionError(
+            f"{_path(node)} takes ctx; a payload is computed from results alone",
+            node=node.name,
+            attribute=attribute,
+        )
+    missing = sorted(
+        name
+        for name, parameter in parameters.items()
+        if parameter.default is kinds.empty
+        and parameter.kind not in (kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD)
+        and name not in provided
+        and name != "ctx"
+    )
+    if missing:
+        raise DefinitionError(
+            f"{_path(node)} needs {', '.join(map(repr, missing))}, which the definition does not give",
+            node=node.name,
+            attribute="deps",
+        )

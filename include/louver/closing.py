@@ -1,0 +1,101 @@
+"""
+Closing a run: compensate where it did not succeed, and say what became of it (semantics sections 2 and 4).
+
+Both are resumable: called again they find the same truth in the ledger and go on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from louver.compensation import compensate_run, tally
+from louver.definition import Definition
+from louver.errors import CompensationFailed, LouverError
+from louver.evaluation import Evaluation, evaluate, final_state
+from louver.ledger.contract import Ledger, RunStart
+from louver.ledger.records import RunKey, TaskKey
+from louver.lifecycle import TaskCall
+from louver.policies import RetryPolicy
+from louver.ports import StepRuntime
+from louver.sessions import Claim
+from louver.states import RunState, TaskState
+
+__all__ = ["COMPENSATE", "OUTCOME", "RunOverview", "close_run", "compensate_call", "overview"]
+
+COMPENSATE, OUTCOME = "compensate", "outcome"
+"""Task ids of the closing tasks."""
+
+_RETRY = RetryPolicy(max_attempts=3, delay=timedelta(seconds=5))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOverview:
+    """
+    A run as its nodes and effects tell it.
+
+    :param state: recomputed, not the stored one.
+    :param evaluation: of the nodes.
+    """
+
+    state: RunState
+    evaluation: Evaluation
+
+
+def overview(definition: Definition, run: RunKey, ledger: Ledger) -> RunOverview:
+    """The run's state, recomputed from its node states and effects (row W9)."""
+    states = {task.task_id: task.state for task in ledger.list_tasks(run)}
+    evaluation = evaluate(definition, states)
+    count = tally(ledger.list_effects(run))
+    state = final_state(
+        evaluation.forward, undone=count.undone, failed=count.failed, outstanding=count.outstanding
+    )
+    # Until the closing task has acted, a run that failed with nothing to undo is simply over.
+    return RunOverview(state=state, evaluation=evaluation)
+
+
+def compensate_call(definition: Definition, start: RunStart, claim: Claim) -> TaskCall:
+    """
+    The call of the closing task that undoes what a run without success has done.
+
+    Its result names effects by reference; it fails where one of them waits for a person.
+    """
+
+    def body(runtime: StepRuntime) -> dict[str, Any]:
+        seen = overview(definition, start.key, runtime.ledger)
+        forward = seen.evaluation.forward
+        if not forward.terminal:
+            raise LouverError(f"run {start.key.run_id} has unfinished steps; it cannot be compensated yet")
+        if forward.success:
+            runtime.log.tell("compensation.none", "the run succeeded: nothing to undo")
+            return {"forward": str(forward), "undone": [], "standing": []}
+        runtime.ledger.set_run_state(start.key, RunState.COMPENSATING, reason=str(forward), now=runtime.now())
+        runtime.log.tell("compensation.started", "the run ended %s: compensating", forward)
+        report = compensate_run(start.key, runtime)
+        if report.failed:
+            raise CompensationFailed(
+                f"these effects could not be undone and wait for a person: {', '.join(report.failed)}"
+            )
+        runtime.log.tell("compensation.done", "%s effects undone", len(report.undone))
+        return {"forward": str(forward), "undone": list(report.undone), "standing": list(report.standing)}
+
+    key = TaskKey(start.key.dag_id, start.key.run_id, COMPENSATE)
+    return TaskCall(key=key, start=start, claim=claim, retry=_RETRY, body=body)
+
+
+def close_run(definition: Definition, run: RunKey, ledger: Ledger, *, now: datetime) -> RunOverview:
+    """Compute what became of the run and store it."""
+    seen = overview(definition, run, ledger)
+    ledger.set_run_state(run, seen.state, reason=_reason(seen), now=now)
+    return seen
+
+
+def _reason(seen: RunOverview) -> str | None:
+    """Which nodes it was, for a run that did not simply succeed."""
+    blamed = [
+        f"{name} {state}"
+        for name, state in seen.evaluation.states.items()
+        if state.terminal and state not in (TaskState.SUCCEEDED, TaskState.SKIPPED)
+    ]
+    return ", ".join(blamed) or None

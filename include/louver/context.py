@@ -1,0 +1,234 @@
+"""The one way from user code to the runtime: ``ctx``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NoReturn, Protocol
+
+from louver.effects import EffectCall, Verification, run_effect
+from louver.errors import ApprovalStale, ConfigurationError, require_text
+from louver.ledger.records import STATE, OnUnknown
+from louver.ports import StepRuntime
+from louver.references import path_of
+
+__all__ = ["ContextLog", "TaskContext"]
+
+_SCOPES = ("dag", "run", "global")
+
+
+class AskAnew(Protocol):
+    """Asks a person again for an intent that no approval allows, and parks."""
+
+    def __call__(self, intent: Any) -> NoReturn: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextLog:
+    """
+    ``ctx.log``: a line in the task's log.
+
+    Give ids and states as arguments, never payload: the log is read by people who may not see the data (O9).
+    """
+
+    _tell: Callable[..., None]
+
+    def __call__(self, message: str, *args: object) -> None:
+        """An information."""
+        self._tell("log.info", message, *args)
+
+    def info(self, message: str, *args: object) -> None:
+        """An information."""
+        self._tell("log.info", message, *args)
+
+    def warning(self, message: str, *args: object) -> None:
+        """Something odd."""
+        self._tell("log.warning", message, *args)
+
+    def error(self, message: str, *args: object) -> None:
+        """Something wrong."""
+        self._tell("log.error", message, *args)
+
+
+class TaskContext:
+    """
+    What a step's function may ask of Louver; handed in as ``ctx`` where the function names it.
+
+    :param runtime: the process at work.
+    :param upstream: results of the upstream nodes that succeeded, by node name.
+    :param guard: the step itself, where an approval must allow its effects.
+    :param ask_anew: what happens where the approval does not.
+    """
+
+    def __init__(
+        self,
+        *,
+        runtime: StepRuntime,
+        upstream: Mapping[str, Any],
+        guard: str | None = None,
+        ask_anew: AskAnew | None = None,
+    ) -> None:
+        self._runtime = runtime
+        self._guard = guard
+        self._ask_anew = ask_anew
+        self.upstream: Mapping[str, Any] = MappingProxyType(dict(upstream))
+        self.log = ContextLog(_tell=runtime.log.tell)
+
+    @property
+    def name(self) -> str:
+        """The step's name."""
+        return self._runtime.token.key.task_id
+
+    @property
+    def task_id(self) -> str:
+        """The step's name, as Airflow calls it."""
+        return self._runtime.token.key.task_id
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self._runtime.token.key.run_id
+
+    @property
+    def dag_id(self) -> str:
+        """The workflow's name, as Airflow calls it."""
+        return self._runtime.token.key.dag_id
+
+    @property
+    def map_index(self) -> int:
+        """The map index; -1 where the step is not mapped."""
+        return self._runtime.token.key.map_index
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt of this generation runs, from 1."""
+        return self._runtime.token.attempt
+
+    def input(self, node: str, default: Any = None) -> Any:
+        """The result of an upstream node, or ``default`` where it did not succeed."""
+        return self.upstream.get(node, default)
+
+    def checkpoint(self, state: Any = ...) -> None:
+        """
+        A point where the step may be interrupted; with ``state``, also one to go on from.
+
+        :param state: a typed value (:mod:`louver.canonical`), replacing the one saved before.
+        :raises Superseded: where this process has been replaced.
+        :raises ValueRefused: where the state is outside the typed value rules.
+        """
+        runtime = self._runtime
+        if state is ...:
+            runtime.ledger.advance(runtime.token, now=runtime.now())
+        else:
+            runtime.ledger.save_checkpoint(runtime.token, STATE, state, now=runtime.now())
+            runtime.log.tell("checkpoint.saved", "checkpoint saved")
+
+    def restore(self, default: Any = None) -> Any:
+        """
+        The newest state that this generation saved, on a retry too; ``default`` where there is none.
+
+        :raises IntegrityError: where what is stored is not what was signed.
+        """
+        return self._runtime.ledger.load_checkpoint(self._runtime.token, STATE, default)
+
+    def effect(
+        self,
+        name: str,
+        *,
+        intent: Any,
+        perform: Callable[[str], Any],
+        compensate: Callable[..., Any] | None = None,
+        key: str | None = None,
+        scope: str = "dag",
+        provider_idempotent: bool = False,
+        verify: Callable[[str], Verification] | None = None,
+        on_unknown: str | None = None,
+        approval: str | bool | None = None,
+    ) -> Any:
+        """
+        Act on the world, once (semantics section 3).
+
+        :param name: what is done, as ``charge``.
+        :param intent: typed value: everything that decides what will happen. It is hashed; the same key with
+            another intent is refused.
+        :param perform: called with the provider's idempotency key; returns a typed value. Raise
+            :class:`~louver.errors.EffectNotPerformed` to prove that nothing happened.
+        :param compensate: module-level function that undoes it, called with an
+            :class:`~louver.compensation.Undo`; registered before the effect can happen.
+        :param key: business key; by default one of this run, step and name.
+        :param scope: what the key is unique in: ``dag``, ``run`` or ``global``.
+        :param provider_idempotent: the provider acts once per key.
+        :param verify: module-level function that asks the provider about a key.
+        :param on_unknown: ``verify`` (the default where ``verify`` is given), ``retry`` (needs an idempotent
+            provider) or ``manual`` (the default otherwise).
+        :param approval: by default the step's approval guards every effect of it; ``False`` says that this
+            one needs none.
+        :returns: the recorded result, on every later call too.
+        :raises EffectConflict: the key is in use with another intent.
+        :raises EffectInProgress: another process is at it.
+        :raises EffectUnknown: nobody knows whether it happened; it waits for a person.
+        :raises ConfigurationError: arguments that cannot be used.
+        """
+        call = self._effect_call(
+            name=require_text("name", name),
+            key=key,
+            scope=scope,
+            intent=intent,
+            perform=perform,
+            compensate=compensate,
+            verify=verify,
+            on_unknown=on_unknown,
+            provider_idempotent=provider_idempotent,
+            guarded_by=self._guarded_by(name, approval),
+        )
+        try:
+            return run_effect(call, self._runtime)
+        except ApprovalStale as stale:
+            self._runtime.log.tell("approval.stale", "effect %s: %s", name, stale)
+            if self._ask_anew is None:
+                raise
+            self._ask_anew(intent)
+
+    def _guarded_by(self, name: str, approval: str | bool | None) -> str | None:
+        if approval is False:
+            return None
+        if isinstance(approval, str) and self._guard is None:
+            raise ConfigurationError(
+                f"effect {name!r} wants approval {approval!r}, but its step names no approval in the definition"
+            )
+        return self._guard
+
+    def _effect_call(
+        self,
+        *,
+        name: str,
+        key: str | None,
+        scope: str,
+        compensate: Callable[..., Any] | None,
+        verify: Callable[[str], Verification] | None,
+        on_unknown: str | None,
+        **others: Any,
+    ) -> EffectCall:
+        token = self._runtime.token
+        scopes = dict(
+            zip(_SCOPES, (f"dag:{token.key.dag_id}", f"run:{token.key.dag_id}:{token.key.run_id}", "global"))
+        )
+        if scope not in scopes:
+            raise ConfigurationError(f"effect {name!r}: scope must be one of {', '.join(_SCOPES)}")
+        choice = on_unknown or ("verify" if verify is not None else "manual")
+        if choice not in {str(option) for option in OnUnknown}:
+            raise ConfigurationError(f"effect {name!r}: on_unknown must be verify, retry or manual")
+        if key is None:
+            # A run that was deleted and made again is another run, though it has the same id.
+            again = "" if token.incarnation == 1 else f"~{token.incarnation}"
+            key = f"{token.key.run_id}{again}::{token.key.task_id}::{token.key.map_index}::{name}"
+        return EffectCall(
+            name=name,
+            key=require_text("key", key),
+            scope=scopes[scope],
+            undo=None if compensate is None else path_of(compensate, what=f"compensate of effect {name!r}"),
+            verify=None if verify is None else path_of(verify, what=f"verify of effect {name!r}"),
+            on_unknown=OnUnknown(choice),
+            **others,
+        )

@@ -1,0 +1,250 @@
+"""
+The JSON form of a definition, read strictly: an unknown field, a wrong type or a duplicate member is an error.
+
+Architecture puts the JSON form into ``definition``; it is a second idea, so it has a file of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from louver.definition import ApprovalNode, Definition, Node, Step
+from louver.errors import DefinitionError
+from louver.policies import Backoff, RetryPolicy
+
+__all__ = ["read_definition", "write_definition"]
+
+FORMAT = 1
+"""The version of the JSON form itself, under the member ``louver``."""
+
+
+class _Reader:
+    """One JSON object, whose members are taken by name; what is left over is unknown."""
+
+    def __init__(self, content: Any, *, node: str | None, path: str) -> None:
+        self.node = node
+        self.path = path
+        if not isinstance(content, dict):
+            raise self.error(None, "must be an object")
+        self._content = dict(content)
+
+    def error(self, name: str | None, message: str) -> DefinitionError:
+        attribute = ".".join(part for part in (self.path, name) if part)
+        return DefinitionError(message, node=self.node, attribute=attribute or None)
+
+    def has(self, name: str) -> bool:
+        return name in self._content
+
+    def take(self, name: str, kinds: type | tuple[type, ...], what: str, default: Any = ...) -> Any:
+        if name not in self._content:
+            if default is ...:
+                raise self.error(name, "is missing")
+            return default
+        value = self._content.pop(name)
+        # bool is an int to Python, but nobody who writes true means 1.
+        allowed = kinds if isinstance(kinds, tuple) else (kinds,)
+        if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
+            raise self.error(name, f"must be {what}")
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        items = self.take(name, list, "a list of strings", [])
+        if any(not isinstance(item, str) for item in items):
+            raise self.error(name, "must be a list of strings")
+        return tuple(items)
+
+    def names(self, name: str) -> dict[str, str]:
+        members = self.take(name, dict, "an object of strings", {})
+        if any(not isinstance(value, str) for value in members.values()):
+            raise self.error(name, "must be an object of strings")
+        return dict(members)
+
+    def done(self) -> None:
+        if self._content:
+            unknown = ", ".join(repr(name) for name in sorted(self._content))
+            raise self.error(None, f"unknown field {unknown}; correct the spelling or take it out")
+
+
+def read_definition(raw: bytes | str, *, source: str | None = None) -> Definition:
+    """
+    The definition that the document describes.
+
+    :param raw: UTF-8 JSON.
+    :param source: the file's name, for errors.
+    :raises DefinitionError: naming file, step and attribute.
+    """
+    try:
+        return _definition(_parse(raw))
+    except DefinitionError as error:
+        raise (error.within(source) if source else error) from None
+
+
+def _parse(raw: bytes | str) -> Any:
+    try:
+        text = raw.decode("utf-8") if isinstance(raw, bytes) else raw
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except UnicodeDecodeError:
+        raise DefinitionError("the file is not UTF-8") from None
+    except RecursionError:
+        raise DefinitionError("the document is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise DefinitionError(f"not JSON: {error.msg} at {place}") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DefinitionError("stands twice in one object", attribute=twice)
+    return members
+
+
+def _no_constant(text: str) -> Any:
+    raise DefinitionError(f"{text} is not a JSON number")
+
+
+def _definition(content: Any) -> Definition:
+    reader = _Reader(content, node=None, path="")
+    if reader.take("louver", int, f"the number {FORMAT}") != FORMAT:
+        raise reader.error("louver", f"this release reads format {FORMAT}")
+    name = reader.take("name", str, "a string")
+    version = reader.take("version", str, "a string such as '1.0.0'")
+    params = reader.texts("params")
+    event_type = reader.take("event_type", (str, type(None)), "a string", None)
+    sink = reader.take("sink", (str, type(None)), "the name of a step", None)
+    nodes = reader.take("steps", list, "a list of steps")
+    reader.done()
+    return Definition(
+        name=name,
+        version=version,
+        params=params,
+        event_type=event_type,
+        sink=sink,
+        nodes=[_node(entry, index) for index, entry in enumerate(nodes)],
+    )
+
+
+def _node(content: Any, index: int) -> Node:
+    name = content.get("name") if isinstance(content, dict) else None
+    reader = _Reader(content, node=name if isinstance(name, str) else f"steps[{index}]", path="")
+    common: dict[str, Any] = {
+        "name": reader.take("name", str, "a string"),
+        "deps": _deps(reader),
+        "after": reader.texts("after"),
+        "params": reader.names("params"),
+        "kwargs": reader.take("kwargs", dict, "an object", {}),
+    }
+    build: Callable[..., Node]
+    if reader.has("approve"):
+        approve = _Reader(reader.take("approve", dict, "an object"), node=reader.node, path="approve")
+        build = ApprovalNode
+        common |= {
+            "of": approve.take("of", str, "the name of the acting step"),
+            "payload": approve.take("payload", str, "'package.module:function'"),
+            "expires_after": approve.take(
+                "expires_after_seconds", (int, float, type(None)), "a number of seconds", None
+            ),
+            "approvers": approve.texts("approvers"),
+            "four_eyes": approve.take("four_eyes", bool, "true or false", False),
+        }
+        approve.done()
+    else:
+        build = Step
+        common |= {
+            "task": reader.take("task", str, "'package.module:function'"),
+            "retry": _retry(reader),
+            "approval": reader.take("approval", (str, type(None)), "the name of an approval", None),
+            "queue": reader.take("queue", (str, type(None)), "a string", None),
+            "priority": reader.take("priority", int, "a whole number", 1),
+            "on_failure": reader.take("on_failure", str, "'fail' or 'continue'", "fail"),
+        }
+    reader.done()
+    return build(**common)
+
+
+def _deps(reader: _Reader) -> Mapping[str, str] | tuple[str, ...]:
+    if not reader.has("deps"):
+        return {}
+    value = reader.take("deps", (dict, list), "an object or a list")
+    entries = value.values() if isinstance(value, dict) else value
+    if any(not isinstance(entry, str) for entry in entries):
+        raise reader.error("deps", "must name steps")
+    return value if isinstance(value, dict) else tuple(value)
+
+
+def _retry(reader: _Reader) -> RetryPolicy:
+    if not reader.has("retry"):
+        return RetryPolicy()
+    retry = _Reader(reader.take("retry", dict, "an object"), node=reader.node, path="retry")
+    backoff = retry.take("backoff", str, "a string", str(Backoff.FIXED))
+    if backoff not in {str(choice) for choice in Backoff}:
+        raise retry.error("backoff", "must be 'fixed' or 'exponential'")
+    values = {
+        "max_attempts": retry.take("max_attempts", int, "a whole number"),
+        "delay": _seconds(retry, "delay_seconds", 0),
+        "max_delay": _seconds(retry, "max_delay_seconds", 3600),
+    }
+    retry.done()
+    try:
+        return RetryPolicy(backoff=Backoff(backoff), **values)
+    except DefinitionError as error:
+        raise DefinitionError(error.reason, node=reader.node, attribute=error.attribute) from None
+
+
+def _seconds(reader: _Reader, name: str, default: float) -> timedelta:
+    value = reader.take(name, (int, float), "a number of seconds", default)
+    try:
+        return timedelta(seconds=value)
+    except (OverflowError, ValueError):
+        raise reader.error(name, "is out of range") from None
+
+
+def write_definition(definition: Definition) -> dict[str, Any]:
+    """The plain form, every default spelled out, so that a default written down changes no fingerprint."""
+    return {
+        "louver": FORMAT,
+        "name": definition.name,
+        "version": definition.version,
+        "params": list(definition.params),
+        "event_type": definition.event_type,
+        "sink": definition.sink,
+        "steps": [_write_node(node) for node in definition.nodes],
+    }
+
+
+def _write_node(node: Node) -> dict[str, Any]:
+    common = {
+        "name": node.name,
+        "deps": dict(node.inputs),
+        "after": list(node.after),
+        "params": dict(node.params),
+        "kwargs": dict(node.kwargs),
+    }
+    if isinstance(node, ApprovalNode):
+        return common | {
+            "approve": {
+                "of": node.of,
+                "payload": node.payload,
+                "expires_after_seconds": node.expires_after,
+                "approvers": list(node.approvers),
+                "four_eyes": node.four_eyes,
+            }
+        }
+    return common | {
+        "task": node.task,
+        "retry": {
+            "max_attempts": node.retry.max_attempts,
+            "delay_seconds": node.retry.delay.total_seconds(),
+            "backoff": str(node.retry.backoff),
+            "max_delay_seconds": node.retry.max_delay.total_seconds(),
+        },
+        "approval": node.approval,
+        "queue": node.queue,
+        "priority": node.priority,
+        "on_failure": node.on_failure,
+    }

@@ -1,0 +1,295 @@
+"""
+Effects: acts on the world outside, each begun once at a time and committed once (semantics section 3).
+
+:func:`decide_begin` is the rule; :func:`run_effect` drives one effect against a ledger. Louver does not claim
+exactly-once in somebody else's system: where a process dies between the act and its record the outcome is
+*unknown*, and what happens then is the author's explicit choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from enum import Enum
+from typing import Any
+
+from louver.canonical import fingerprint
+from louver.errors import (
+    ConfigurationError,
+    EffectConflict,
+    EffectInProgress,
+    EffectNotPerformed,
+    EffectUnknown,
+    ValueRefused,
+    describe,
+)
+from louver.leases import kept_alive
+from louver.ledger.contract import BeginOutcome, EffectRequest
+from louver.ledger.records import EffectKind, EffectRecord, EffectState, OnUnknown
+from louver.ports import StepRuntime
+from louver.references import resolve
+
+__all__ = [
+    "LEASE",
+    "QUIESCE",
+    "BeginStep",
+    "EffectCall",
+    "Verification",
+    "decide_begin",
+    "run_effect",
+    "settle_in_progress",
+    "verify_effect",
+]
+
+LEASE = timedelta(seconds=60)
+"""How long a process may be inside ``perform`` without a sign of life."""
+
+QUIESCE = timedelta(seconds=30)
+"""How long after the lease a killed process and its provider may still act."""
+
+_POLL = timedelta(seconds=1)
+
+
+class BeginStep(str, Enum):
+    """What beginning an effect comes to."""
+
+    FIRST = "first"
+    AGAIN = "again"
+    NEXT_EPOCH = "next_epoch"
+    RECORDED = "recorded"
+    IN_PROGRESS = "in_progress"
+    UNKNOWN = "unknown"
+
+
+def decide_begin(known: EffectRecord | None, *, intent_hash: str) -> BeginStep:
+    """
+    What beginning an effect comes to, given what is known of its key (section 3, point 2).
+
+    :param known: its newest epoch.
+    :raises EffectConflict: another intent while the known one stands; checked before anything else (case F07).
+    :raises EffectUnknown: where its undo failed and a person has not resolved it yet.
+    """
+    if known is None:
+        return BeginStep.FIRST
+    if known.state is EffectState.UNDONE:
+        return BeginStep.NEXT_EPOCH
+    if known.state is EffectState.FAILED:
+        return BeginStep.AGAIN
+    if known.intent_hash != intent_hash:
+        raise EffectConflict(
+            f"effect key {known.key!r} is {known.state} with intent {known.intent_hash[:12]}; this is intent "
+            f"{intent_hash[:12]}. Nothing was done and the recorded result is not reused: take another key"
+        )
+    if known.state is EffectState.UNDO_FAILED:
+        raise EffectUnknown(f"effect {known.reference}: its undo failed; a person has to resolve that first")
+    return {
+        EffectState.STARTED: BeginStep.IN_PROGRESS,
+        EffectState.COMMITTED: BeginStep.RECORDED,
+        EffectState.UNKNOWN: BeginStep.UNKNOWN,
+    }[known.state]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What a provider says when it is asked whether an effect happened."""
+
+    state: EffectState
+    result: Any = field(default=None, repr=False)
+
+    @classmethod
+    def committed(cls, result: Any) -> Verification:
+        """It happened, with this result."""
+        return cls(state=EffectState.COMMITTED, result=result)
+
+    @classmethod
+    def absent(cls) -> Verification:
+        """It did not happen."""
+        return cls(state=EffectState.FAILED)
+
+    @classmethod
+    def unknown(cls) -> Verification:
+        """The provider cannot tell."""
+        return cls(state=EffectState.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectCall:
+    """
+    What a step wants done.
+
+    :param scope: ``dag:<dag_id>``, ``run:<dag_id>:<run_id>`` or ``global``.
+    :param perform: is handed the provider's idempotency key and returns a typed value.
+    :param undo: import path of the compensation.
+    :param verify: import path of ``verify(key) -> Verification``.
+    """
+
+    scope: str
+    key: str
+    name: str
+    intent: Any = field(repr=False)
+    perform: Callable[[str], Any]
+    undo: str | None = None
+    verify: str | None = None
+    on_unknown: OnUnknown = OnUnknown.MANUAL
+    provider_idempotent: bool = False
+    guarded_by: str | None = None
+    kind: EffectKind = EffectKind.FORWARD
+    undoes: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.on_unknown is OnUnknown.RETRY and not self.provider_idempotent:
+            raise ConfigurationError(
+                f"effect {self.name!r}: on_unknown='retry' performs again and needs provider_idempotent=True"
+            )
+        if self.on_unknown is OnUnknown.VERIFY and self.verify is None:
+            raise ConfigurationError(f"effect {self.name!r}: on_unknown='verify' needs verify=")
+
+
+def run_effect(call: EffectCall, runtime: StepRuntime) -> Any:
+    """
+    Bring the effect about, once, and return its recorded result.
+
+    :raises EffectConflict: the key is in use with another intent.
+    :raises EffectInProgress: another process is at it and its lease will not end soon.
+    :raises EffectUnknown: nobody knows whether it happened, and the author chose a person.
+    :raises ApprovalStale: the approval that guards it does not allow this intent now.
+    :raises Superseded: this process has been replaced.
+    """
+    intent_hash = fingerprint(call.intent)
+    deadline = runtime.now() + LEASE + QUIESCE
+    while True:
+        begun = runtime.ledger.begin_effect(
+            runtime.token, _request(call, intent_hash, runtime), now=runtime.now()
+        )
+        record = begun.record
+        if begun.outcome is BeginOutcome.RECORDED:
+            runtime.log.tell("effect.recorded", "effect %s: returned what is recorded", record.reference)
+            return begun.result
+        if begun.outcome is BeginOutcome.BEGUN:
+            runtime.log.tell("effect.started", "effect %s: started", record.reference)
+            return _perform(call, record, runtime)
+        if begun.outcome is BeginOutcome.IN_PROGRESS:
+            if settle_in_progress(record, runtime) is None:
+                if runtime.now() >= deadline:
+                    until = record.lease_until + timedelta(seconds=record.quiesce_seconds)
+                    raise EffectInProgress(
+                        f"effect {record.reference} is in progress elsewhere until {until.isoformat()}",
+                        until=until,
+                    )
+                runtime.clock.sleep(_POLL)
+            continue
+        answer = _resolve_unknown(call, record, runtime)
+        if answer is not None:
+            return answer()
+
+
+def _request(call: EffectCall, intent_hash: str, runtime: StepRuntime) -> EffectRequest:
+    return EffectRequest(
+        scope=call.scope,
+        key=call.key,
+        name=call.name,
+        kind=call.kind,
+        intent=call.intent,
+        intent_hash=intent_hash,
+        undo=call.undo,
+        undoes=call.undoes,
+        verify=call.verify,
+        on_unknown=call.on_unknown,
+        provider_idempotent=call.provider_idempotent,
+        guarded_by=call.guarded_by,
+        lease_until=runtime.now() + LEASE,
+        quiesce_seconds=QUIESCE.total_seconds(),
+    )
+
+
+def settle_in_progress(record: EffectRecord, runtime: StepRuntime) -> EffectRecord | None:
+    """
+    Started to unknown, if nobody can be inside ``perform`` any more; None while somebody may.
+
+    That takes proof of death, or lease and quiesce to be over (section 3, point 5).
+    """
+    if runtime.liveness.proves_dead(record.process):
+        reason = "its process is dead"
+    elif runtime.now() >= record.lease_until + timedelta(seconds=record.quiesce_seconds):
+        reason = "its lease and the quiesce time are over"
+    else:
+        return None
+    lost = runtime.ledger.lose_effect(record, reason=reason, now=runtime.now())
+    if lost is not None:
+        runtime.log.tell("effect.unknown", "effect %s: unknown, %s", record.reference, reason)
+    return lost
+
+
+def _resolve_unknown(
+    call: EffectCall, record: EffectRecord, runtime: StepRuntime
+) -> Callable[[], Any] | None:
+    """How to get at the result of an unknown effect; None to begin again."""
+    if call.on_unknown is OnUnknown.RETRY:
+        again = runtime.ledger.retry_effect(
+            runtime.token, record, lease_until=runtime.now() + LEASE, now=runtime.now()
+        )
+        if again is None:
+            return None
+        runtime.log.tell("effect.retried", "effect %s: performed again, same key", record.reference)
+        return lambda: _perform(call, again, runtime)
+    if call.on_unknown is OnUnknown.VERIFY:
+        # The newest author's choice counts, not the one that was recorded.
+        settled, result = verify_effect(replace(record, verify=call.verify), runtime)
+        if settled.state is EffectState.COMMITTED:
+            return lambda: result
+        if settled.state is EffectState.FAILED:
+            return None
+    raise EffectUnknown(
+        f"effect {record.reference} may or may not have happened ({record.reason}); it waits for a person"
+    )
+
+
+def verify_effect(record: EffectRecord, runtime: StepRuntime) -> tuple[EffectRecord, Any]:
+    """
+    Ask the provider about an unknown effect and record the answer.
+
+    :returns: the effect afterwards (committed, failed, or still unknown), and its result.
+    :raises ConfigurationError: where ``verify`` cannot be imported.
+    """
+    if record.verify is None:
+        return record, None
+    answer = resolve(record.verify, what=f"verify of effect {record.name!r}")(record.provider_key)
+    if not isinstance(answer, Verification):
+        raise ConfigurationError(f"verify of effect {record.name!r} must return a Verification")
+    runtime.log.tell("effect.verified", "effect %s: the provider says %s", record.reference, answer.state)
+    if answer.state is EffectState.COMMITTED:
+        committed = runtime.ledger.commit_effect(runtime.token, record, answer.result, now=runtime.now())
+        return committed, answer.result
+    if answer.state is EffectState.FAILED:
+        reason = "verified: it did not happen"
+        return runtime.ledger.fail_effect(runtime.token, record, reason=reason, now=runtime.now()), None
+    return record, None
+
+
+def _perform(call: EffectCall, record: EffectRecord, runtime: StepRuntime) -> Any:
+    def renew() -> None:
+        runtime.ledger.keep_effect(runtime.token, record, lease_until=runtime.now() + LEASE)
+
+    try:
+        with kept_alive(renew, every=LEASE.total_seconds() / 3):
+            result = call.perform(record.provider_key)
+    except EffectNotPerformed as error:
+        runtime.ledger.fail_effect(runtime.token, record, reason=describe(error), now=runtime.now())
+        runtime.log.tell("effect.failed", "effect %s: failed, nothing happened", record.reference)
+        raise
+    except Exception as error:
+        # It may have happened before the error. The lease has moved on if it was renewed, so read it again.
+        current = runtime.ledger.get_effect(record.scope, record.key) or record
+        reason = f"perform raised {describe(error)}"
+        runtime.ledger.lose_effect(current, reason=reason, now=runtime.now())
+        runtime.log.tell("effect.unknown", "effect %s: unknown, %s", record.reference, reason)
+        raise
+    try:
+        runtime.ledger.commit_effect(runtime.token, record, result, now=runtime.now())
+    except ValueRefused:
+        # It did happen, so it is committed and can be undone; only its result cannot be told.
+        runtime.ledger.commit_effect(runtime.token, record, None, now=runtime.now())
+        raise
+    runtime.log.tell("effect.committed", "effect %s: committed", record.reference)
+    return result

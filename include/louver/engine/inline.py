@@ -1,0 +1,228 @@
+"""
+A whole run in the calling thread, one step after the other.
+
+It has no loop of its own that waits: where the run is parked it returns, and is called again once the
+request is decided on the ledger.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from louver.binding import Workflow, bind
+from louver.clock import Clock, SystemClock
+from louver.closing import close_run, compensate_call, overview
+from louver.definition import Definition
+from louver.errors import ConfigurationError
+from louver.evaluation import evaluate
+from louver.ledger import open_ledger
+from louver.ledger.contract import Ledger
+from louver.ledger.records import ApprovalRecord, Decision, RunKey, TaskKey, TaskRecord
+from louver.lifecycle import Closing, Lifecycle
+from louver.liveness import LocalProcesses
+from louver.ports import Parked
+from louver.sessions import Claim
+from louver.states import RunState, Source, TaskState
+from louver.steps import StepCalls, run_start
+
+__all__ = ["RunResult", "run_inline"]
+
+log = logging.getLogger(__name__)
+
+_PROCESSES = LocalProcesses()
+_NO_RETRIES = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """
+    How a call of :func:`run_inline` left the run.
+
+    :param run_id: the run; give it again to go on.
+    :param state: the run's state.
+    :param states: node name to state.
+    :param value: the sink's result, where the run succeeded.
+    :param waiting: requests that must be decided before the run can go on.
+    :param errors: node name to what went wrong in this call.
+    """
+
+    run_id: str
+    state: RunState
+    states: Mapping[str, TaskState]
+    value: Any = field(default=None, repr=False)
+    waiting: tuple[ApprovalRecord, ...] = ()
+    errors: Mapping[str, BaseException] = field(default_factory=dict)
+
+
+class _Log:
+    """The embedded log: the logger of this module, with the stable action beside the text."""
+
+    def __init__(self, key: TaskKey) -> None:
+        self._key = key
+
+    def tell(self, action: str, message: str, *args: object) -> None:
+        log.info("%s: " + message, self._key, *args, extra={"action": action})
+
+
+def run_inline(
+    definition: Definition,
+    tasks: Mapping[str, Callable[..., Any]] | None = None,
+    params: Mapping[str, Any] | None = None,
+    *,
+    ledger: Ledger | None = None,
+    clock: Clock | None = None,
+    run_id: str | None = None,
+    requester: str | None = None,
+) -> RunResult:
+    """
+    Run the workflow as far as it goes.
+
+    :param definition: the workflow.
+    :param tasks: functions by ``package.module:function`` or by node name; what is missing is imported.
+    :param params: the run's parameters, all of them, of typed values.
+    :param ledger: where the run is kept; by default one in memory that ends with this call.
+    :param clock: the time; retries wait by it.
+    :param run_id: a new run, or one to go on with. By default a new one.
+    :param requester: who started it, for four-eyes approvals.
+    :returns: also where the run is parked: then ``waiting`` holds what to decide, with
+        ``ledger.decide_approval``, before the next call.
+    :raises DefinitionError: where functions and definition do not fit.
+    :raises ConfigurationError: for parameters that the workflow does not have, or lacks.
+    """
+    workflow = bind(definition, tasks)
+    given = dict(params or {})
+    if set(given) != set(definition.params):
+        raise ConfigurationError(
+            f"{definition.name} takes the parameters {sorted(definition.params)}, not {sorted(given)}"
+        )
+    key = RunKey(definition.name, run_id or f"inline-{secrets.token_hex(8)}")
+    if ledger is not None:
+        return _InlineRun(workflow, given, ledger, clock or SystemClock(), key, requester).run()
+    with open_ledger("memory://") as own:
+        return _InlineRun(workflow, given, own, clock or SystemClock(), key, requester).run()
+
+
+class _InlineRun:
+    def __init__(
+        self,
+        workflow: Workflow,
+        params: Mapping[str, Any],
+        ledger: Ledger,
+        clock: Clock,
+        key: RunKey,
+        requester: str | None,
+    ) -> None:
+        self._definition = workflow.definition
+        self._ledger = ledger
+        self._clock = clock
+        self._key = key
+        self._start = run_start(workflow.definition, key, requester=requester)
+        self._calls = StepCalls(workflow=workflow, start=self._start, params=lambda _: params)
+        self._errors: dict[str, BaseException] = {}
+
+    def run(self) -> RunResult:
+        self._ledger.open_run(self._start, now=self._clock.now())
+        with _PROCESSES.call() as process:
+            while names := self._next_nodes():
+                for name in names:
+                    self._step(name, process)
+            seen = overview(self._definition, self._key, self._ledger)
+            forward = seen.evaluation.forward
+            if forward.terminal and not forward.success:
+                self._live_compensation(process)
+        if forward.terminal:
+            seen = close_run(self._definition, self._key, self._ledger, now=self._clock.now())
+        else:
+            self._ledger.set_run_state(self._key, seen.state, reason=None, now=self._clock.now())
+        return RunResult(
+            run_id=self._key.run_id,
+            state=seen.state,
+            states=seen.evaluation.states,
+            value=self._value(seen.evaluation.states),
+            waiting=self._waiting(),
+            errors=self._errors,
+        )
+
+    def _next_nodes(self) -> list[str]:
+        """Nodes that can do something now: ready, answered, or left behind by a call that died."""
+        records = self._records()
+        states = {name: record.state for name, record in records.items()}
+        ready = evaluate(self._definition, states).ready
+        return [
+            name for name in self._definition.names if name in ready or self._can_go_on(records.get(name))
+        ]
+
+    def _can_go_on(self, record: TaskRecord | None) -> bool:
+        if record is None or record.state.terminal or record.state in (TaskState.PENDING, TaskState.BLOCKED):
+            return False
+        # One that is neither waiting nor over was left behind by a call that died.
+        return not any(request.task == record.key for request in self._waiting())
+
+    def _open(self, request: ApprovalRecord) -> bool:
+        late = request.expires_at is not None and self._clock.now() >= request.expires_at
+        return request.decision is Decision.PENDING and not late
+
+    def _waiting(self) -> tuple[ApprovalRecord, ...]:
+        records = self._records()
+        return tuple(
+            request
+            for request in self._ledger.list_approvals(self._key)
+            if self._open(request)
+            and request.task_id in records
+            and records[request.task_id].state is TaskState.PAUSED
+        )
+
+    def _records(self) -> dict[str, TaskRecord]:
+        return {record.task_id: record for record in self._ledger.list_tasks(self._key)}
+
+    def _step(self, name: str, process: str) -> None:
+        """Live one node until it ends or parks, its retries included."""
+        while True:
+            key = TaskKey(self._key.dag_id, self._key.run_id, name)
+            call = self._calls.node(name, key=key, claim=self._claim(key, process))
+            try:
+                closing = self._lifecycle(key).live(call)
+            except Parked:
+                return
+            if not self._again(name, closing):
+                return
+
+    def _live_compensation(self, process: str) -> None:
+        while True:
+            key = TaskKey(self._key.dag_id, self._key.run_id, "compensate")
+            call = compensate_call(self._definition, self._start, self._claim(key, process))
+            if not self._again("compensate", self._lifecycle(key).live(call)):
+                return
+
+    def _again(self, name: str, closing: Closing) -> bool:
+        if closing.error is not None:
+            self._errors[name] = closing.error
+        if closing.state is not TaskState.RETRY_WAIT:
+            return False
+        self._clock.sleep(closing.delay)
+        return True
+
+    def _lifecycle(self, key: TaskKey) -> Lifecycle:
+        return Lifecycle(ledger=self._ledger, clock=self._clock, liveness=_PROCESSES, log=_Log(key))
+
+    def _claim(self, key: TaskKey, process: str) -> Claim:
+        record = self._ledger.get_task(key)
+        parked = record is not None and record.state is TaskState.PAUSED
+        tries = record.try_number if record is not None else 0
+        return Claim(
+            try_number=tries if parked else tries + 1,
+            max_tries=_NO_RETRIES,
+            process=process,
+            source=Source.ENGINE,
+            nonce=record.nonce if parked and record is not None else None,
+        )
+
+    def _value(self, states: Mapping[str, TaskState]) -> Any:
+        sink = self._definition.result_node
+        if states[sink] is not TaskState.SUCCEEDED:
+            return None
+        return self._ledger.load_result(TaskKey(self._key.dag_id, self._key.run_id, sink))

@@ -1,0 +1,62 @@
+"""The ledger: what Louver knows to be true, kept apart from Airflow's own tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from louver.errors import ConfigurationError
+from louver.ledger.contract import Ledger
+from louver.signing import SigningKeys
+
+__all__ = ["Ledger", "open_ledger"]
+
+_FORMS = (
+    "memory://, sqlite:///relative/file.db, sqlite:////absolute/file.db or postgresql://user@host/database"
+)
+
+
+def open_ledger(url: str, keys: SigningKeys | Mapping[str, bytes] | str | None = None) -> Ledger:
+    """
+    Open the ledger at ``url``; the schema of an empty database is made where the role may.
+
+    :param url: ``memory://`` (a new one each time, gone with the process), ``sqlite:///relative/file.db``,
+        ``sqlite:////absolute/file.db`` or ``postgresql://user:password@host:port/database``.
+    :param keys: sign and verify what is stored: :class:`~louver.signing.SigningKeys`, secrets by key id, or
+        ``id:secret,id:secret`` with the newest first. ``None`` protects against accidents alone.
+    :raises ConfigurationError: for a URL or keys that cannot be used.
+    :raises LedgerUnavailable: where it is missing, locked, read-only or unreachable.
+    :raises LedgerSchemaError: where its schema is not the one of this release.
+    """
+    if not _is_text(url):
+        raise ConfigurationError(f"the ledger URL is empty; give {_FORMS}")
+    scheme, separator, rest = url.partition("://")
+    # Loaded only now: neither `import louver.ledger` nor the memory ledger needs SQLAlchemy or a driver.
+    if separator and scheme == "memory":
+        if rest:
+            raise ConfigurationError("the memory ledger has no name; its URL is memory://")
+        from louver.ledger.memory import MemoryLedger
+
+        return MemoryLedger(keys=_signing_keys(keys))
+    if separator and scheme.partition("+")[0] in ("sqlite", "postgresql"):
+        from louver.ledger.sql.store import SqlLedger
+
+        return SqlLedger(url, keys=_signing_keys(keys))
+    # What stands before the first :// is the scheme; the rest may hold a password and is not repeated.
+    named = f"{scheme!r} is no kind of ledger" if separator else "the ledger URL has no scheme"
+    raise ConfigurationError(f"{named}; give {_FORMS}")
+
+
+def _is_text(url: object) -> bool:
+    return isinstance(url, str) and bool(url.strip())
+
+
+def _signing_keys(keys: SigningKeys | Mapping[str, bytes] | str | None) -> SigningKeys:
+    if keys is None:
+        return SigningKeys.unsigned()
+    if isinstance(keys, SigningKeys):
+        return keys
+    if isinstance(keys, str):
+        return SigningKeys.parse(keys)
+    if isinstance(keys, Mapping):
+        return SigningKeys(secrets=dict(keys))
+    raise ConfigurationError("signing keys are SigningKeys, a mapping of id to secret, or text id:secret")

@@ -1,0 +1,251 @@
+"""Effects and their undos."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from louver.approvals import check_use
+from louver.effects import BeginStep, decide_begin
+from louver.errors import LedgerError, Superseded
+from louver.ledger.contract import BeginOutcome, Begun, EffectRequest
+from louver.ledger.records import (
+    ApprovalRecord,
+    EffectKind,
+    EffectRecord,
+    EffectState,
+    PayloadRecord,
+    RunKey,
+    Token,
+)
+from louver.ledger.rows import Rows
+from louver.ledger.task_operations import TaskOperations
+
+__all__ = ["EffectOperations"]
+
+_FOUND = {
+    BeginStep.RECORDED: BeginOutcome.RECORDED,
+    BeginStep.IN_PROGRESS: BeginOutcome.IN_PROGRESS,
+    BeginStep.UNKNOWN: BeginOutcome.UNKNOWN,
+}
+
+
+class EffectOperations(TaskOperations):
+    """The part of the contract that concerns effects."""
+
+    def begin_effect(self, token: Token, request: EffectRequest, *, now: datetime) -> Begun:
+        with self._transaction() as rows:
+            self._hold(rows, token)
+            known = self._newest(rows, request.scope, request.key)
+            step = decide_begin(known, intent_hash=request.intent_hash)
+            if known is not None and step in _FOUND:
+                result = self._result(rows, known) if step is BeginStep.RECORDED else None
+                return Begun(outcome=_FOUND[step], record=known, result=result)
+            record = _started(token, request, _epoch(known, step), now=now)
+            if request.guarded_by is not None:
+                record = self._consume(rows, record, request, now=now)
+            if step is BeginStep.AGAIN:
+                rows.update(record)
+            elif not rows.insert(record):
+                raise Superseded(f"effect {record.reference}: another process began it in this very moment")
+            self._keep(
+                rows, record.intent_payload, request.intent, binding=_binding(record, "intent"), now=now
+            )
+            return Begun(outcome=BeginOutcome.BEGUN, record=record)
+
+    def _consume(
+        self, rows: Rows, record: EffectRecord, request: EffectRequest, *, now: datetime
+    ) -> EffectRecord:
+        run = self._run(rows, record.task.run)
+        asked = rows.find(ApprovalRecord, dag_id=record.dag_id, run_id=record.run_id, of=request.guarded_by)
+        newest = max(asked, key=lambda approval: approval.sequence, default=None)
+        used = check_use(
+            newest,
+            definition_fingerprint=run.definition_fingerprint,
+            definition_version=run.definition_version,
+            evidence=self._evidence(rows, run.key, newest.ancestors if newest else ()),
+            intent_hash=request.intent_hash,
+            reference=record.reference,
+            now=now,
+        )
+        rows.update(used)
+        return replace(record, approval_id=used.request_id)
+
+    @staticmethod
+    def _newest(rows: Rows, scope: str, key: str) -> EffectRecord | None:
+        epochs = rows.find(EffectRecord, scope=scope, key=key)
+        return rows.get(EffectRecord, scope, key, max(row.epoch for row in epochs)) if epochs else None
+
+    def _current(self, rows: Rows, record: EffectRecord) -> EffectRecord:
+        current = rows.get(EffectRecord, record.scope, record.key, record.epoch)
+        if current is None:
+            raise LedgerError(f"effect {record.reference} is not in the ledger")
+        return current
+
+    def _begun_by(self, rows: Rows, token: Token, record: EffectRecord) -> EffectRecord:
+        """The effect as it is, if it is still this session's to end."""
+        self._hold(rows, token)
+        current = self._current(rows, record)
+        if current.state is not EffectState.STARTED or (current.task, current.session) != (
+            token.key,
+            token.session,
+        ):
+            raise Superseded(f"effect {record.reference} is {current.state} and no longer this process's")
+        return current
+
+    def retry_effect(
+        self, token: Token, record: EffectRecord, *, lease_until: datetime, now: datetime
+    ) -> EffectRecord | None:
+        with self._transaction() as rows:
+            self._hold(rows, token)
+            current = self._current(rows, record)
+            if current.state is not EffectState.UNKNOWN:
+                return None
+            again = replace(
+                current,
+                state=EffectState.STARTED,
+                session=token.session,
+                process=token.process,
+                lease_until=lease_until,
+                updated_at=now,
+                **_place(token),
+            )
+            rows.update(again)
+            return again
+
+    def commit_effect(
+        self, token: Token, record: EffectRecord, result: Any, *, now: datetime
+    ) -> EffectRecord:
+        with self._transaction() as rows:
+            held = self._hold(rows, token)
+            current = self._current(rows, record)
+            if current.state is not EffectState.UNKNOWN:
+                # An unknown one is committed by whoever verified it; a started one by its own session.
+                current = self._begun_by(rows, token, record)
+            committed = replace(
+                current,
+                state=EffectState.COMMITTED,
+                commit_sequence=self._next_sequence(rows, held.key.run),
+                reason=None,
+                updated_at=now,
+            )
+            self._keep(rows, committed.result_payload, result, binding=_binding(committed, "result"), now=now)
+            rows.update(committed)
+            if committed.kind is EffectKind.UNDO:
+                self._settle_original(rows, committed, EffectState.UNDONE, reason=None, now=now)
+            return committed
+
+    @staticmethod
+    def _next_sequence(rows: Rows, run: RunKey) -> int:
+        effects = rows.find(EffectRecord, dag_id=run.dag_id, run_id=run.run_id)
+        return 1 + max((effect.commit_sequence or 0 for effect in effects), default=0)
+
+    def _settle_original(
+        self, rows: Rows, undo: EffectRecord, state: EffectState, *, reason: str | None, now: datetime
+    ) -> None:
+        key, _, epoch = (undo.undoes or "").rpartition("#")
+        original = rows.get(EffectRecord, undo.scope, key, int(epoch))
+        if original is None:
+            raise LedgerError(f"{undo.key} undoes an effect that is not in the ledger")
+        rows.update(replace(original, state=state, reason=reason, updated_at=now))
+
+    def fail_effect(self, token: Token, record: EffectRecord, *, reason: str, now: datetime) -> EffectRecord:
+        with self._transaction() as rows:
+            self._hold(rows, token)
+            current = self._current(rows, record)
+            if current.state is not EffectState.UNKNOWN:
+                current = self._begun_by(rows, token, record)
+            failed = replace(current, state=EffectState.FAILED, reason=reason, updated_at=now)
+            rows.update(failed)
+            return failed
+
+    def lose_effect(self, record: EffectRecord, *, reason: str, now: datetime) -> EffectRecord | None:
+        with self._transaction() as rows:
+            current = self._current(rows, record)
+            if current.state is not EffectState.STARTED or (current.session, current.lease_until) != (
+                record.session,
+                record.lease_until,
+            ):
+                return None
+            lost = replace(current, state=EffectState.UNKNOWN, reason=reason, updated_at=now)
+            rows.update(lost)
+            return lost
+
+    def keep_effect(self, token: Token, record: EffectRecord, *, lease_until: datetime) -> None:
+        with self._transaction() as rows:
+            rows.update(replace(self._begun_by(rows, token, record), lease_until=lease_until))
+
+    def give_up_undo(self, token: Token, record: EffectRecord, *, reason: str, now: datetime) -> EffectRecord:
+        with self._transaction() as rows:
+            self._hold(rows, token)
+            given_up = replace(
+                self._current(rows, record), state=EffectState.UNDO_FAILED, reason=reason, updated_at=now
+            )
+            rows.update(given_up)
+            return given_up
+
+    def get_effect(self, scope: str, key: str) -> EffectRecord | None:
+        with self._transaction() as rows:
+            return self._newest(rows, scope, key)
+
+    def list_effects(self, run: RunKey) -> list[EffectRecord]:
+        with self._transaction() as rows:
+            found = rows.find(EffectRecord, dag_id=run.dag_id, run_id=run.run_id)
+        return sorted(found, key=lambda effect: (effect.started_at, effect.commit_sequence or 0))
+
+    def load_effect(self, record: EffectRecord) -> tuple[Any, Any]:
+        with self._transaction() as rows:
+            intent = self._load(rows, record.intent_payload, binding=_binding(record, "intent"))
+            recorded = rows.get(PayloadRecord, record.result_payload) is not None
+            return intent, self._result(rows, record) if recorded else None
+
+    def _result(self, rows: Rows, record: EffectRecord) -> Any:
+        return self._load(rows, record.result_payload, binding=_binding(record, "result"))
+
+
+def _epoch(known: EffectRecord | None, step: BeginStep) -> int:
+    if known is None:
+        return 1
+    return known.epoch + 1 if step is BeginStep.NEXT_EPOCH else known.epoch
+
+
+def _place(token: Token) -> dict[str, Any]:
+    return {
+        "dag_id": token.key.dag_id,
+        "run_id": token.key.run_id,
+        "task_id": token.key.task_id,
+        "map_index": token.key.map_index,
+        "incarnation": token.incarnation,
+        "generation": token.generation,
+    }
+
+
+def _started(token: Token, request: EffectRequest, epoch: int, *, now: datetime) -> EffectRecord:
+    return EffectRecord(
+        scope=request.scope,
+        key=request.key,
+        epoch=epoch,
+        name=request.name,
+        kind=request.kind,
+        state=EffectState.STARTED,
+        intent_hash=request.intent_hash,
+        session=token.session,
+        process=token.process,
+        undo=request.undo,
+        undoes=request.undoes,
+        verify=request.verify,
+        on_unknown=request.on_unknown,
+        provider_idempotent=request.provider_idempotent,
+        approval_id=None,
+        lease_until=request.lease_until,
+        quiesce_seconds=request.quiesce_seconds,
+        started_at=now,
+        updated_at=now,
+        **_place(token),
+    )
+
+
+def _binding(record: EffectRecord, part: str) -> Mapping[str, Any]:
+    return {"kind": f"effect-{part}", "scope": record.scope, "effect": record.reference}

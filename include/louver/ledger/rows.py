@@ -1,0 +1,32 @@
+"""
+What a store has to offer: rows by primary key inside one transaction.
+
+The meaning of every ledger operation is written once, in :mod:`louver.ledger.operations`, over this port. A
+store may override an operation with a faster statement of the same meaning; the contract suite tells.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeVar
+
+from louver.ledger.records import Record
+
+__all__ = ["Rows"]
+
+R = TypeVar("R", bound=Record)
+
+
+class Rows(Protocol):
+    """Rows as one transaction sees them. What was read with :meth:`get` stays locked until it ends."""
+
+    def get(self, kind: type[R], *primary: Any) -> R | None:
+        """The row with this primary key, locked for writing."""
+
+    def insert(self, record: Record) -> bool:
+        """Add the row; False, and nothing done, where its primary key is taken."""
+
+    def update(self, record: Record) -> None:
+        """Replace the row that has this primary key."""
+
+    def find(self, kind: type[R], **equal: Any) -> list[R]:
+        """Rows with these field values, in order of their primary key."""

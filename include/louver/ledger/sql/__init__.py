@@ -1,0 +1,3 @@
+"""The ledger in SQLite or Postgres. SQL is written here and nowhere else."""
+
+from __future__ import annotations

@@ -1,0 +1,170 @@
+"""Engines: from a ledger's URL to connections that are set up as the ledger needs them."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DisconnectionError
+
+from louver.errors import ConfigurationError
+
+__all__ = ["Engines", "parse_url"]
+
+_BUSY_SECONDS = 30
+_CONNECT_SECONDS = 10
+_IDLE_SECONDS = 5.0
+_SQLITE_OPTIONS = {"uri", "timeout", "check_same_thread", "cached_statements"}
+
+
+def parse_url(text: str) -> URL:
+    """
+    The URL, with the driver that Louver uses and, for SQLite, an absolute path.
+
+    A relative path is taken from where the process stands now: it must name the same file after a fork and a
+    change of directory.
+
+    :raises ConfigurationError: for a URL that cannot be used; the message never repeats it, for its password.
+    """
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        raise ConfigurationError(
+            "the ledger URL cannot be read; write special characters of a password as %XX"
+        ) from None
+    if url.drivername in ("postgresql", "postgresql+psycopg2"):
+        return url.set(drivername="postgresql+psycopg2")
+    if url.drivername in ("sqlite", "sqlite+pysqlite"):
+        return _sqlite_url(url)
+    raise ConfigurationError(
+        f"the ledger has no driver {url.drivername!r}; begin its URL with sqlite:/// or postgresql://"
+    )
+
+
+def _sqlite_url(url: URL) -> URL:
+    if url.host or url.username or url.password or url.port:
+        raise ConfigurationError(
+            "a SQLite URL has three slashes before a relative path and four before an absolute one"
+        )
+    options = dict(url.query)
+    as_uri = str(options.get("uri", "")).lower() in ("true", "1", "yes", "on")
+    if not url.database or ":memory:" in url.database or (as_uri and options.get("mode") == "memory"):
+        raise ConfigurationError(
+            "SQLite in memory is no ledger: each connection would see its own; use memory://"
+        )
+    unknown = sorted(set(options) - _SQLITE_OPTIONS)
+    if unknown and not as_uri:
+        raise ConfigurationError(
+            f"SQLite options {', '.join(unknown)} need the form sqlite:///file:/path?{unknown[0]}=...&uri=true"
+        )
+    if as_uri:
+        return url.set(drivername="sqlite+pysqlite")
+    return url.set(drivername="sqlite+pysqlite", database=str(Path(url.database).absolute()))
+
+
+class Engines:
+    """
+    The engine of this process, made when it is first asked for.
+
+    A forked child must not touch the pool it inherited: two processes would talk over one socket, and a lock
+    that was held at the fork stays locked for ever. So engines are kept by process id, without a lock, and an
+    inherited one is left alone, not even closed.
+
+    :param url: what :func:`parse_url` returned.
+    """
+
+    def __init__(self, url: URL) -> None:
+        self.url = url
+        self._engines: dict[int, Engine] = {}
+
+    def current(self) -> Engine:
+        """The engine of this process."""
+        process = os.getpid()
+        engine = self._engines.get(process)
+        # Of two threads that get here at once one makes an engine that nobody uses; it never connects.
+        return engine or self._engines.setdefault(process, _make_engine(self.url))
+
+    def close(self) -> None:
+        """Close the connections of this process; twice is fine."""
+        engine = self._engines.pop(os.getpid(), None)
+        if engine is not None:
+            engine.dispose()
+
+
+def _make_engine(url: URL) -> Engine:
+    if url.get_backend_name() == "sqlite":
+        return _sqlite_engine(url)
+    return _postgres_engine(url)
+
+
+def _sqlite_engine(url: URL) -> Engine:
+    waiting = float(str(url.query.get("timeout", _BUSY_SECONDS)))
+    # Values of rows never stand in an error message (product row O9).
+    engine = create_engine(url, connect_args={"timeout": waiting}, hide_parameters=True)
+
+    def connected(connection: Any, _: Any) -> None:
+        # The driver must not begin transactions by itself; `begun` does it (see there).
+        connection.isolation_level = None
+        try:
+            _use_wal(connection, waiting)
+            # In WAL mode, NORMAL could lose the last commits at a power cut: an effect that was done would be
+            # forgotten. FULL makes every commit wait for the disk.
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute("PRAGMA foreign_keys=OFF")
+        except BaseException:
+            connection.close()
+            raise
+
+    def begun(connection: Connection) -> None:
+        # The sqlite3 driver's own transactions begin at the first INSERT or UPDATE, not at the SELECT that
+        # decides what to write, and none at all for DDL. SQLAlchemy's documented way around it is to switch
+        # them off and emit BEGIN here ("Enabling Non-Legacy SQLite Transactional Modes"); `autocommit=False`
+        # needs Python 3.12 and begins DEFERRED. IMMEDIATE takes the write lock at once and waits for it: a
+        # DEFERRED one fails without waiting when it wants to write what another has changed meanwhile.
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    event.listen(engine, "connect", connected)
+    event.listen(engine, "begin", begun)
+    return engine
+
+
+def _use_wal(connection: Any, waiting: float) -> None:
+    """Switch to the write-ahead log; kept in the file, so this does something only once."""
+    deadline = time.monotonic() + waiting
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except Exception as error:
+            # Two processes that switch a new file at once would deadlock, so SQLite refuses one of them
+            # without the usual waiting.
+            if "locked" not in str(error) or time.monotonic() >= deadline:
+                raise
+            time.sleep(0.02)
+
+
+def _postgres_engine(url: URL) -> Engine:
+    given = {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_SECONDS}
+    # READ COMMITTED whatever the server's default is: rows that are read to be changed are locked, and the
+    # stricter levels would only add failures that have to be tried again.
+    engine = create_engine(url, connect_args=given, hide_parameters=True, isolation_level="READ COMMITTED")
+
+    def returned(_: Any, record: Any) -> None:
+        record.info["idle_since"] = time.monotonic()
+
+    def taken(connection: Any, record: Any, _: Any) -> None:
+        # A server that was restarted leaves dead connections in the pool. Asking each time would cost a round
+        # trip for every decision, so only a connection that lay idle is asked.
+        if time.monotonic() - record.info.get("idle_since", time.monotonic()) < _IDLE_SECONDS:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except Exception as error:
+            raise DisconnectionError from error
+
+    event.listen(engine, "checkin", returned)
+    event.listen(engine, "checkout", taken)
+    return engine

@@ -1,0 +1,116 @@
+"""What a database's errors mean to a user of the ledger, and what to do about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from louver.errors import LedgerError, LedgerSchemaError, LedgerUnavailable
+
+__all__ = ["UPGRADE", "explained", "place_of"]
+
+UPGRADE = "airflow louver db upgrade"
+"""The command that brings a schema up to this release."""
+
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
+_UNDEFINED = {"42P01", "42703"}  # undefined_table, undefined_column
+_CONTENTION = {"40001", "40P01", "55P03"}  # serialization_failure, deadlock_detected, lock_not_available
+_FORBIDDEN = {"42501"}  # insufficient_privilege
+_READ_ONLY = {"25006"}  # read_only_sql_transaction
+_PASSING = ("53", "55", "57", "58")  # classes: resources, object state, operator intervention, system error
+
+
+def place_of(url: URL) -> str:
+    """The URL as it may be shown: without the password, and without the query, which may hold another."""
+    return url.set(drivername=url.get_backend_name(), query={}).render_as_string(hide_password=True)
+
+
+@contextmanager
+def explained(url: URL) -> Iterator[None]:
+    """
+    Turn the database's errors into the ledger's.
+
+    :param url: of the ledger; shown without its password.
+    :raises LedgerUnavailable: where the database cannot be reached, locked or written.
+    :raises LedgerSchemaError: where a table or a column is missing.
+    :raises LedgerError: for anything else that a database can say.
+    """
+    try:
+        yield
+    except PoolTimeout as error:
+        raise LedgerUnavailable(
+            f"ledger {place_of(url)}: all connections of this process are in use; use fewer threads"
+        ) from error
+    except DBAPIError as error:
+        found = _explain(error, url)
+        # Of other errors the driver's text may quote the row, so the chain ends here (product row O9).
+        raise found from (error if isinstance(found, LedgerUnavailable) else None)
+    except SQLAlchemyError as error:
+        raise LedgerError(f"ledger {place_of(url)}: {type(error).__name__}") from None
+
+
+def _explain(error: DBAPIError, url: URL) -> LedgerError:
+    said = (str(error.orig).strip().splitlines() or [type(error.orig).__name__])[0]
+    kind, advice = _sqlite(said, url) if url.get_backend_name() == "sqlite" else _postgres(error)
+    if not advice:
+        known = isinstance(error, OperationalError | InterfaceError)
+        kind, advice = (
+            (LedgerUnavailable, "try again") if known else (LedgerError, "the ledger was left as it was")
+        )
+    return kind(f"ledger {place_of(url)}: {said}; {advice}")
+
+
+def _postgres(error: DBAPIError) -> tuple[type[LedgerError], str]:
+    code: Any = getattr(error.orig, "pgcode", None)
+    if code in _UNDEFINED:
+        return LedgerSchemaError, f"run `{UPGRADE}`"
+    if code in _CONTENTION:
+        return LedgerUnavailable, "another process was in the way; try again"
+    if code in _READ_ONLY:
+        return LedgerUnavailable, "the server is read-only; name the primary, not a standby"
+    if code in _FORBIDDEN:
+        return (
+            LedgerUnavailable,
+            "the role needs SELECT, INSERT and UPDATE on the ledger's tables; grant them",
+        )
+    if isinstance(error, OperationalError | InterfaceError) and (
+        code is None or error.connection_invalidated
+    ):
+        return LedgerUnavailable, "check that the server runs, and host, port, database, user and password"
+    return LedgerError, ""
+
+
+def _sqlite(said: str, url: URL) -> tuple[type[LedgerError], str]:
+    if "no such table" in said or "no such column" in said or "has no column" in said:
+        return LedgerSchemaError, f"run `{UPGRADE}`"
+    if "locked" in said or "busy" in said:
+        return (
+            LedgerUnavailable,
+            "another process kept it locked for the whole waiting time; end or finish that one",
+        )
+    if "not a database" in said or "malformed" in said:
+        return LedgerUnavailable, "the file is damaged or no SQLite database; restore it, or name another"
+    if "full" in said:
+        return LedgerUnavailable, "make room on the disk"
+    return LedgerUnavailable, _about_file(Path((url.database or "").removeprefix("file:")), said)
+
+
+def _about_file(path: Path, said: str) -> str:
+    try:
+        if not path.parent.is_dir():
+            return f"the directory {path.parent} does not exist; make it, or correct the URL"
+        if path.is_dir():
+            return "that is a directory; name a file in it"
+    except OSError:
+        return f"the directory {path.parent} cannot be entered by this user; allow it"
+    if "readonly" in said or "read-only" in said or "unable to open" in said:
+        return (
+            "it is read-only; let this user write the file and its directory, where SQLite keeps its journal"
+        )
+    return ""

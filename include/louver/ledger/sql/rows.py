@@ -1,0 +1,123 @@
+"""
+Rows in a database, as one transaction sees them.
+
+Every statement is built once for a kind of row and kept; SQLAlchemy keeps what it compiled from it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from sqlalchemy import BindParameter, ColumnElement, Connection, Executable, bindparam, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from louver.errors import LedgerError
+from louver.ledger.records import Record
+from louver.ledger.sql.tables import TABLES
+from louver.ledger.storable import FIELDS, require_fields, require_storable, storable
+
+__all__ = ["SqlRows"]
+
+R = TypeVar("R", bound=Record)
+
+# Names of parameters that a column can never have.
+_KEY = "primary__"
+_EQUAL = "equal__"
+
+
+class SqlRows:
+    """
+    Rows of one transaction.
+
+    :param connection: with a transaction begun, which somebody else ends.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._dialect = connection.dialect.name
+
+    def get(self, kind: type[R], *primary: Any) -> R | None:
+        """The row with this primary key, locked for writing until the transaction ends."""
+        key: dict[str, Any] = {}
+        for name, value in zip(kind.PRIMARY, primary, strict=True):
+            require_storable(name, value)
+            key[_KEY + name] = value
+        row = self._connection.execute(self._statements(kind).get, key).first()
+        return None if row is None else _record(kind, row)
+
+    def insert(self, record: Record) -> bool:
+        """Add the row; False, and nothing done, where its primary key is taken."""
+        statement = self._statements(type(record)).insert
+        return self._connection.execute(statement, _values(storable(record))).rowcount == 1
+
+    def update(self, record: Record) -> None:
+        """
+        Replace the row that has this primary key.
+
+        :raises LedgerError: where there is none.
+        """
+        kind = type(record)
+        values = _values(storable(record))
+        for name in kind.PRIMARY:
+            values[_KEY + name] = values.pop(name)
+        if self._connection.execute(self._statements(kind).update, values).rowcount != 1:
+            raise LedgerError(f"there is no {kind.TABLE} row with this primary key to update")
+
+    def find(self, kind: type[R], **equal: Any) -> list[R]:
+        """Rows with these field values, in order of their primary key; not locked."""
+        require_fields(kind, equal)
+        for name, value in equal.items():
+            require_storable(name, value)
+        statement = self._statements(kind).find(tuple((name, value is None) for name, value in equal.items()))
+        values = {_EQUAL + name: value for name, value in equal.items() if value is not None}
+        return [_record(kind, row) for row in self._connection.execute(statement, values)]
+
+    def _statements(self, kind: type[Record]) -> _Statements:
+        known = _STATEMENTS.get((kind, self._dialect))
+        # Of two threads that get here at once either may win: both make the same.
+        return known or _STATEMENTS.setdefault((kind, self._dialect), _Statements(kind, self._dialect))
+
+
+class _Statements:
+    """The statements for one kind of row."""
+
+    def __init__(self, kind: type[Record], dialect: str) -> None:
+        self._primary = kind.PRIMARY
+        self._columns = TABLES[kind].c
+        self._select = select(*(self._columns[name] for name in FIELDS[kind]))
+        self._finds: dict[tuple[tuple[str, bool], ...], Executable] = {}
+        key = [self._columns[name] == self._parameter(_KEY, name) for name in kind.PRIMARY]
+        # SQLite has no FOR UPDATE and needs none: its transactions begin with the write lock.
+        self.get: Executable = self._select.where(*key).with_for_update()
+        self.update: Executable = update(TABLES[kind]).where(*key)
+        # ON CONFLICT is no common SQL, so each dialect has an insert of its own.
+        of_dialect: Any = postgresql.insert if dialect == "postgresql" else sqlite.insert
+        ignoring = of_dialect(TABLES[kind]).on_conflict_do_nothing(index_elements=list(kind.PRIMARY))
+        self.insert: Executable = ignoring.execution_options(preserve_rowcount=True)
+
+    def find(self, wanted: tuple[tuple[str, bool], ...]) -> Executable:
+        """The query by these fields; for each its name, and whether it is to be NULL."""
+        known = self._finds.get(wanted)
+        if known is None:
+            conditions = [self._is(name, missing) for name, missing in wanted]
+            order = (self._columns[name] for name in self._primary)
+            known = self._finds[wanted] = self._select.where(*conditions).order_by(*order)
+        return known
+
+    def _is(self, name: str, missing: bool) -> ColumnElement[bool]:
+        column = self._columns[name]
+        return column.is_(None) if missing else column == self._parameter(_EQUAL, name)
+
+    def _parameter(self, prefix: str, name: str) -> BindParameter[Any]:
+        return bindparam(prefix + name, type_=self._columns[name].type)
+
+
+_STATEMENTS: dict[tuple[type[Record], str], _Statements] = {}
+
+
+def _record(kind: type[R], row: Any) -> R:
+    return kind(**dict(zip(FIELDS[kind], row, strict=True)))
+
+
+def _values(record: Record) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in FIELDS[type(record)]}

@@ -1,0 +1,121 @@
+"""The schema of a ledger's database: is it the one of this release, and how it gets there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from threading import Lock
+
+from sqlalchemy import Connection, Engine, Text, column, func, inspect, select, table
+from sqlalchemy.exc import DBAPIError
+
+from louver.errors import LedgerSchemaError, LedgerUnavailable
+from louver.ledger.sql.engine import Engines, parse_url
+from louver.ledger.sql.faults import UPGRADE, explained, place_of
+from louver.ledger.sql.tables import METADATA, VERSION_TABLE
+
+__all__ = ["HEAD", "MIGRATIONS", "migrate", "prepare", "upgrade"]
+
+HEAD = "0001"
+"""The revision this release works with; known without loading Alembic, which only a migration needs."""
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+"""Alembic's script directory."""
+
+_ADVISORY_LOCK = 0x6C6F75766572  # "louver"; any number that nobody else takes
+
+# Alembic keeps what it works on in module variables. By process id, as a forked child may find it locked.
+_ALEMBIC: dict[int, Lock] = {}
+
+
+def prepare(engine: Engine) -> None:
+    """
+    See that the schema is this release's; make it where the database is empty and the role may.
+
+    :raises LedgerSchemaError: where it is older, newer or unknown, or cannot be made.
+    """
+    # This takes the write lock on SQLite, so a file that is locked or read-only says so now, not in mid-run.
+    with engine.begin() as connection:
+        if connection.dialect.name == "postgresql":
+            _refuse_standby(connection)
+        revision = _revision(connection)
+    if revision is None:
+        migrate(engine)
+    elif revision != HEAD:
+        raise LedgerSchemaError(
+            f"ledger {place_of(engine.url)}: its schema has revision {revision}, this release works with "
+            f"{HEAD}; run `{UPGRADE}`, or use the release that made it where it is newer"
+        )
+
+
+def upgrade(url: str) -> None:
+    """
+    Bring the ledger at ``url`` to this release's schema, from an empty database or any earlier revision.
+
+    :raises ConfigurationError: for a URL that is not one of SQLite or Postgres.
+    :raises LedgerUnavailable: where the database is missing, locked, read-only or unreachable.
+    :raises LedgerSchemaError: where the revision is unknown, or the role may not change tables.
+    """
+    engines = Engines(parse_url(url))
+    try:
+        with explained(engines.url):
+            migrate(engines.current())
+    finally:
+        engines.close()
+
+
+def migrate(engine: Engine) -> None:
+    """
+    Run the migrations that are missing, in one transaction.
+
+    Of several processes that do so at once, one works and the others wait and find nothing left to do.
+    """
+    from alembic import command
+    from alembic.config import Config
+    from alembic.util import CommandError
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    try:
+        with _ALEMBIC.setdefault(os.getpid(), Lock()), engine.begin() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+            _revision(connection)
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+    except CommandError:
+        raise LedgerSchemaError(
+            f"ledger {place_of(engine.url)}: its revision is unknown to this release; "
+            f"`{UPGRADE}` of the release that made it can go on"
+        ) from None
+    except DBAPIError as error:
+        if getattr(error.orig, "pgcode", None) != "42501":
+            raise
+        raise LedgerSchemaError(
+            f"ledger {place_of(engine.url)}: the role may not create or change tables; "
+            f"run `{UPGRADE}` once with a role that may"
+        ) from None
+
+
+def _revision(connection: Connection) -> str | None:
+    """The revision of the database; None where it holds no ledger yet."""
+    inspector = inspect(connection)
+    versions = table(VERSION_TABLE, column("version_num", Text()))
+    if inspector.has_table(VERSION_TABLE):
+        found = connection.execute(select(versions.c.version_num)).scalars().all()
+        if found:
+            return ", ".join(sorted(found))
+    if any(inspector.has_table(name) for name in METADATA.tables):
+        raise LedgerSchemaError(
+            f"ledger {place_of(connection.engine.url)}: it has tables but no revision; "
+            f"empty it or restore a backup, then run `{UPGRADE}`"
+        )
+    return None
+
+
+def _refuse_standby(connection: Connection) -> None:
+    if connection.execute(select(func.current_setting("transaction_read_only"))).scalar() == "on":
+        raise LedgerUnavailable(
+            f"ledger {place_of(connection.engine.url)}: the server is read-only; "
+            "name the primary, not a standby"
+        )

@@ -1,0 +1,212 @@
+"""
+The tables, one for each record class, with a column for each of its fields.
+
+There are no foreign keys: rows of one run are written by many processes in no fixed order, and the operations
+check what they need. All names carry a prefix, so the ledger may live beside other tables.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Column, Index, MetaData, Table
+
+from louver.ledger.records import (
+    ApprovalRecord,
+    CheckpointRecord,
+    Decision,
+    EffectKind,
+    EffectRecord,
+    EffectState,
+    EventRecord,
+    OnUnknown,
+    PayloadRecord,
+    Record,
+    RunRecord,
+    TaskRecord,
+    TransitionRecord,
+)
+from louver.ledger.sql.types import EnumText, TextTuple, UtcTime, binary, flag, number, real, text
+from louver.states import FailureKind, Precision, RunState, Source, TaskState
+
+__all__ = ["METADATA", "PREFIX", "TABLES", "VERSION_TABLE"]
+
+PREFIX = "louver_"
+"""What every name of the ledger begins with."""
+
+VERSION_TABLE = f"{PREFIX}alembic_version"
+"""Where Alembic keeps the revision; its own, so that Airflow's migrations and these never meet."""
+
+METADATA = MetaData()
+"""All tables of the ledger."""
+
+_run = Table(
+    f"{PREFIX}run",
+    METADATA,
+    Column("dag_id", text(), primary_key=True),
+    Column("run_id", text(), primary_key=True),
+    Column("incarnation", number(), nullable=False),
+    Column("marker", text()),
+    Column("definition_name", text(), nullable=False),
+    Column("definition_version", text(), nullable=False),
+    Column("definition_fingerprint", text(), nullable=False),
+    Column("state", EnumText(RunState), nullable=False),
+    Column("reason", text()),
+    Column("requester", text()),
+    Column("created_at", UtcTime(), nullable=False),
+    Column("updated_at", UtcTime(), nullable=False),
+    Index(f"{PREFIX}run_by_state", "state", "updated_at"),
+)
+
+_task = Table(
+    f"{PREFIX}task",
+    METADATA,
+    Column("dag_id", text(), primary_key=True),
+    Column("run_id", text(), primary_key=True),
+    Column("task_id", text(), primary_key=True),
+    Column("map_index", number(), primary_key=True),
+    Column("incarnation", number(), nullable=False),
+    Column("generation", number(), nullable=False),
+    Column("attempt", number(), nullable=False),
+    Column("failures", number(), nullable=False),
+    Column("losses", number(), nullable=False),
+    Column("version", number(), nullable=False),
+    Column("state", EnumText(TaskState), nullable=False),
+    Column("failure_kind", EnumText(FailureKind)),
+    Column("session", number(), nullable=False),
+    Column("try_number", number(), nullable=False),
+    Column("max_tries", number(), nullable=False),
+    Column("nonce", text()),
+    Column("process", text()),
+    Column("updated_at", UtcTime(), nullable=False),
+)
+
+_transition = Table(
+    f"{PREFIX}transition",
+    METADATA,
+    Column("dag_id", text(), primary_key=True),
+    Column("run_id", text(), primary_key=True),
+    Column("task_id", text(), primary_key=True),
+    Column("map_index", number(), primary_key=True),
+    Column("chain", text(), primary_key=True),
+    Column("version", number(), primary_key=True),
+    Column("generation", number(), nullable=False),
+    Column("attempt", number(), nullable=False),
+    Column("from_state", EnumText(TaskState), nullable=False),
+    Column("to_state", EnumText(TaskState), nullable=False),
+    Column("at", UtcTime(), nullable=False),
+    Column("trigger", text(), nullable=False),
+    Column("actor", text()),
+    Column("reason", text()),
+    Column("source", EnumText(Source), nullable=False),
+    Column("precision", EnumText(Precision), nullable=False),
+)
+
+_effect = Table(
+    f"{PREFIX}effect",
+    METADATA,
+    Column("scope", text(), primary_key=True),
+    Column("key", text(), primary_key=True),
+    Column("epoch", number(), primary_key=True),
+    Column("name", text(), nullable=False),
+    Column("kind", EnumText(EffectKind), nullable=False),
+    Column("state", EnumText(EffectState), nullable=False),
+    Column("intent_hash", text(), nullable=False),
+    Column("dag_id", text(), nullable=False),
+    Column("run_id", text(), nullable=False),
+    Column("task_id", text(), nullable=False),
+    Column("map_index", number(), nullable=False),
+    Column("incarnation", number(), nullable=False),
+    Column("generation", number(), nullable=False),
+    Column("session", number(), nullable=False),
+    Column("process", text(), nullable=False),
+    Column("undo", text()),
+    Column("undoes", text()),
+    Column("verify", text()),
+    Column("on_unknown", EnumText(OnUnknown), nullable=False),
+    Column("provider_idempotent", flag(), nullable=False),
+    Column("approval_id", text()),
+    Column("lease_until", UtcTime(), nullable=False),
+    Column("quiesce_seconds", real(), nullable=False),
+    Column("started_at", UtcTime(), nullable=False),
+    Column("updated_at", UtcTime(), nullable=False),
+    Column("commit_sequence", number()),
+    Column("reason", text()),
+    Index(f"{PREFIX}effect_by_run", "dag_id", "run_id"),
+)
+
+_approval = Table(
+    f"{PREFIX}approval",
+    METADATA,
+    Column("request_id", text(), primary_key=True),
+    Column("sequence", number(), nullable=False),
+    Column("dag_id", text(), nullable=False),
+    Column("run_id", text(), nullable=False),
+    Column("task_id", text(), nullable=False),
+    Column("map_index", number(), nullable=False),
+    Column("generation", number(), nullable=False),
+    Column("of", text(), nullable=False),
+    Column("definition_name", text(), nullable=False),
+    Column("definition_version", text(), nullable=False),
+    Column("definition_fingerprint", text(), nullable=False),
+    Column("payload_fingerprint", text(), nullable=False),
+    Column("ancestors", TextTuple(), nullable=False),
+    Column("state_version", number(), nullable=False),
+    Column("upstream_fingerprint", text(), nullable=False),
+    Column("approvers", TextTuple(), nullable=False),
+    Column("four_eyes", flag(), nullable=False),
+    Column("requester", text()),
+    Column("requested_at", UtcTime(), nullable=False),
+    Column("expires_at", UtcTime()),
+    Column("decision", EnumText(Decision), nullable=False),
+    Column("decided_by", text()),
+    Column("decided_at", UtcTime()),
+    Column("consumed_by", text()),
+    Column("consumed_at", UtcTime()),
+    # Its first two columns serve the questions about a run, all of them those about a task's open request.
+    Index(f"{PREFIX}approval_by_task", "dag_id", "run_id", "task_id", "map_index", "decision"),
+)
+
+_checkpoint = Table(
+    f"{PREFIX}checkpoint",
+    METADATA,
+    Column("dag_id", text(), primary_key=True),
+    Column("run_id", text(), primary_key=True),
+    Column("task_id", text(), primary_key=True),
+    Column("map_index", number(), primary_key=True),
+    Column("generation", number(), primary_key=True),
+    Column("name", text(), primary_key=True),
+    Column("incarnation", number(), nullable=False),
+    Column("digest", text(), nullable=False),
+    Column("saved_at", UtcTime(), nullable=False),
+)
+
+_event = Table(
+    f"{PREFIX}event",
+    METADATA,
+    Column("dag_id", text(), primary_key=True),
+    Column("identity", text(), primary_key=True),
+    Column("payload_fingerprint", text(), nullable=False),
+    Column("run_id", text(), nullable=False),
+    Column("accepted_at", UtcTime(), nullable=False),
+    Column("triggered_at", UtcTime()),
+    Index(f"{PREFIX}event_by_run", "run_id"),
+)
+
+_payload = Table(
+    f"{PREFIX}payload",
+    METADATA,
+    Column("payload_id", text(), primary_key=True),
+    Column("envelope", binary(), nullable=False),
+    Column("saved_at", UtcTime(), nullable=False),
+)
+
+TABLES: dict[type[Record], Table] = {
+    RunRecord: _run,
+    TaskRecord: _task,
+    TransitionRecord: _transition,
+    EffectRecord: _effect,
+    ApprovalRecord: _approval,
+    CheckpointRecord: _checkpoint,
+    EventRecord: _event,
+    PayloadRecord: _payload,
+}
+"""Where each kind of row is kept."""

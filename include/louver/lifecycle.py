@@ -1,0 +1,201 @@
+"""
+The life of a step, written once: opening and fencing, launching, running, closing.
+
+Airflow's runtime and the embedded engine are its two adapters. What differs between them (how to park, what a
+retry is, where the log goes) they do themselves with the :class:`Closing` or :class:`~louver.ports.Parked`
+that they get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from louver.clock import Clock
+from louver.errors import (
+    AttemptsExhausted,
+    DefinitionChanged,
+    LedgerError,
+    LouverError,
+    ValueRefused,
+    describe,
+)
+from louver.ledger.contract import Ledger, RunStart
+from louver.ledger.records import RunRecord, TaskKey
+from louver.policies import RetryDecision, RetryPolicy, decide_retry
+from louver.ports import Liveness, StepLog, StepRuntime
+from louver.sessions import Change, Claim, Entry
+from louver.states import TaskState
+
+__all__ = ["Body", "Closing", "Ended", "Lifecycle", "TaskCall"]
+
+
+class Ended(Exception):
+    """A body's way to end its task by another transition than success or failure."""
+
+    def __init__(self, change: Change, error: LouverError) -> None:
+        self.change = change
+        self.error = error
+        super().__init__(str(error))
+
+
+Body = Callable[[StepRuntime], Any]
+"""What a task does between ``running`` and its end; returns a typed value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskCall:
+    """
+    One process asked to live one task.
+
+    :param start: the run it belongs to, as this process knows it.
+    :param prepare: checks made before ``running``; what it raises fails the task.
+    :param resume: on a resume from a park, decides how to go on: None to run ``body`` again, or raises
+        :class:`Ended`.
+    :param body: the work.
+    """
+
+    key: TaskKey
+    start: RunStart
+    claim: Claim
+    retry: RetryPolicy
+    body: Body
+    prepare: Callable[[StepRuntime], None] | None = None
+    resume: Callable[[StepRuntime], None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closing:
+    """
+    How a process left its task.
+
+    :param state: the task's state now.
+    :param value: the result, where it succeeded.
+    :param error: what went wrong, where something did.
+    :param delay: before the next attempt, where there is one.
+    """
+
+    state: TaskState
+    value: Any = field(default=None, repr=False)
+    error: BaseException | None = None
+    delay: timedelta = timedelta(0)
+
+
+class Lifecycle:
+    """
+    Takes tasks through their lives over one ledger.
+
+    :param ledger: where the truth is kept.
+    :param clock: the time.
+    :param liveness: judges processes.
+    :param log: tells people.
+    """
+
+    def __init__(self, *, ledger: Ledger, clock: Clock, liveness: Liveness, log: StepLog) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._liveness = liveness
+        self._log = log
+
+    def live(self, call: TaskCall) -> Closing:
+        """
+        Open the task, run it, close it.
+
+        :raises Superseded: where another process holds the task.
+        :raises Parked: where it waits for a person now; the ledger has recorded that.
+        :raises LedgerError: where the ledger fails; nothing is decided then (row T13).
+        """
+        run = self._ledger.open_run(call.start, now=self._clock.now())
+        opened = self._ledger.open_task(call.key, call.claim, now=self._clock.now())
+        token = opened.token
+        for row in opened.transitions:
+            self._log.tell("state", "state %s -> %s (%s)", row.from_state, row.to_state, row.trigger)
+        self._log.tell(
+            "session.opened",
+            "generation %s, attempt %s, session %s, try %s",
+            token.generation,
+            token.attempt,
+            token.session,
+            token.try_number,
+        )
+        runtime = StepRuntime(
+            ledger=self._ledger, token=token, clock=self._clock, liveness=self._liveness, log=self._log
+        )
+        if opened.entry is Entry.RECORDED:
+            self._log.tell("result.recorded", "it succeeded before; its recorded result is returned")
+            return Closing(state=TaskState.SUCCEEDED, value=self._ledger.load_result(call.key))
+        if opened.entry is Entry.OVER:
+            error = AttemptsExhausted(
+                f"{call.key} is {opened.record.state} already; clear it to run it again"
+            )
+            return Closing(state=opened.record.state, error=error)
+        return self._run(call, run, runtime, opened.entry, opened.record.failures)
+
+    def _run(
+        self, call: TaskCall, run: RunRecord, runtime: StepRuntime, entry: Entry, failures: int
+    ) -> Closing:
+        try:
+            if entry is Entry.RESUME and call.resume is not None:
+                call.resume(runtime)
+                self._tell_change(runtime, Change(to=TaskState.STARTING, trigger="scheduler:dispatch"))
+            _check_definition(run, call.start)
+            if call.prepare is not None:
+                call.prepare(runtime)
+            self._tell_change(runtime, Change(to=TaskState.RUNNING, trigger="executor:launched"))
+            value = call.body(runtime)
+            return self._succeed(runtime, value)
+        except Ended as ended:
+            self._tell_change(runtime, ended.change)
+            return Closing(state=ended.change.to, error=ended.error)
+        except LedgerError:
+            # The ledger failed, or another process took over: this one decides nothing any more.
+            raise
+        except Exception as error:
+            return self._fail(call, runtime, error, failures + 1)
+
+    def _succeed(self, runtime: StepRuntime, value: Any) -> Closing:
+        change = Change(to=TaskState.SUCCEEDED, trigger="runtime:completed")
+        row = self._ledger.complete(runtime.token, change, value, now=self._clock.now())
+        self._log.tell("state", "state %s -> %s (%s)", row.from_state, row.to_state, row.trigger)
+        return Closing(state=TaskState.SUCCEEDED, value=value)
+
+    def _fail(self, call: TaskCall, runtime: StepRuntime, error: Exception, failures: int) -> Closing:
+        decision = decide_retry(call.retry, error, failures=failures)
+        change = _failure(decision, error)
+        self._tell_change(runtime, change)
+        return Closing(state=change.to, error=error, delay=decision.delay)
+
+    def _tell_change(self, runtime: StepRuntime, change: Change) -> None:
+        for row in self._ledger.advance(runtime.token, change, now=self._clock.now()):
+            self._log.tell(
+                "state",
+                "state %s -> %s (%s)%s",
+                row.from_state,
+                row.to_state,
+                row.trigger,
+                f": {row.reason}" if row.reason else "",
+            )
+
+
+def _failure(decision: RetryDecision, error: Exception) -> Change:
+    cause = describe(error)
+    if isinstance(error, ValueRefused):
+        cause = f"result refused at {error}"
+    return Change(
+        to=TaskState.RETRY_WAIT if decision.retry else TaskState.FAILED,
+        trigger="runtime:error",
+        reason=f"{decision.kind}: {cause}; {decision.reason}",
+        failure_kind=decision.kind,
+    )
+
+
+def _check_definition(run: RunRecord, start: RunStart) -> None:
+    """A run keeps the rules it began with; another definition stops it clearly (row O14)."""
+    if run.definition_fingerprint != start.definition_fingerprint:
+        raise DefinitionChanged(
+            f"run {run.run_id} began under {run.definition_name} {run.definition_version} "
+            f"({run.definition_fingerprint[:12]}); now it is {start.definition_version} "
+            f"({start.definition_fingerprint[:12]}). Start a new run, or bring the old definition back"
+        )

@@ -1,0 +1,272 @@
+"""
+What the nodes of a workflow, and the closing of a run, do between ``running`` and their end.
+
+:class:`StepCalls` turns a node into a :class:`~louver.lifecycle.TaskCall`; the lifecycle lives it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NoReturn
+
+from louver.approvals import Answer, check_facts
+from louver.binding import Workflow
+from louver.canonical import fingerprint
+from louver.context import TaskContext
+from louver.definition import ApprovalNode, Definition, Node, Step
+from louver.errors import (
+    ApprovalClosed,
+    ApprovalExpired,
+    ApprovalRejected,
+    ApprovalStale,
+    ConfigurationError,
+    TaskCancelled,
+    UpstreamUndone,
+)
+from louver.ledger.contract import ApprovalRequest, RunStart
+from louver.ledger.records import ApprovalRecord, Decision, EffectState, RunKey, TaskKey
+from louver.lifecycle import Ended, TaskCall
+from louver.ports import Parked, StepRuntime
+from louver.sessions import Change, Claim
+from louver.states import FailureKind, TaskState
+
+__all__ = ["ParkAnswer", "StepCalls", "run_start"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParkAnswer:
+    """
+    What woke a parked task.
+
+    :param request_id: which request was answered; ``None`` where the answer does not say.
+    :param answer: what a person said; ``None`` to go by what the ledger holds.
+    :param timed_out: the waiting time is over.
+    """
+
+    request_id: str | None = None
+    answer: Answer | None = None
+    timed_out: bool = False
+
+
+def run_start(
+    definition: Definition, key: RunKey, *, marker: str | None = None, requester: str | None = None
+) -> RunStart:
+    """What a run of the definition begins with."""
+    return RunStart(
+        key=key,
+        definition_name=definition.name,
+        definition_version=definition.version,
+        definition_fingerprint=definition.fingerprint,
+        definition=definition.to_json(),
+        marker=marker,
+        requester=requester,
+    )
+
+
+class StepCalls:
+    """
+    Calls for the nodes of one run.
+
+    :param workflow: the definition and its functions.
+    :param start: the run.
+    :param params: gives the run's parameters; asked only by nodes that take some.
+    """
+
+    def __init__(
+        self, *, workflow: Workflow, start: RunStart, params: Callable[[StepRuntime], Mapping[str, Any]]
+    ) -> None:
+        self._workflow = workflow
+        self._definition = workflow.definition
+        self._start = start
+        self._params = params
+
+    def node(self, name: str, *, key: TaskKey, claim: Claim, answer: ParkAnswer | None = None) -> TaskCall:
+        """
+        The call that runs a step, or asks an approval.
+
+        :param answer: on a resume, what woke the task.
+        """
+        node = self._definition.node(name)
+
+        def body(runtime: StepRuntime) -> Any:
+            if isinstance(node, ApprovalNode):
+                return self._approve(node, runtime)
+            return self._run(node, runtime)
+
+        def resume(runtime: StepRuntime) -> None:
+            _go_on(runtime, answer or ParkAnswer())
+
+        return TaskCall(
+            key=key,
+            start=self._start,
+            claim=claim,
+            retry=node.retry,
+            prepare=lambda runtime: self._check_ground(node, runtime),
+            body=body,
+            resume=resume,
+        )
+
+    def _check_ground(self, node: Node, runtime: StepRuntime) -> None:
+        """A step does not run on what was undone (case E08)."""
+        run = runtime.token.key.run
+        ancestors = set(self._definition.ancestors(node.name))
+        generations = {task.task_id: task.generation for task in runtime.ledger.list_tasks(run)}
+        for effect in runtime.ledger.list_effects(run):
+            undone = effect.state in (EffectState.UNDONE, EffectState.UNDO_FAILED)
+            if (
+                undone
+                and effect.task_id in ancestors
+                and generations.get(effect.task_id) == effect.generation
+            ):
+                raise UpstreamUndone(
+                    f"effect {effect.reference} of upstream step {effect.task_id!r} is {effect.state}; clear that "
+                    "step too, so that it acts again"
+                )
+
+    def _arguments(self, node: Node, runtime: StepRuntime) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Arguments of the node's function, and the upstream results by node."""
+        key = runtime.token.key
+        upstream = {
+            name: runtime.ledger.load_result(TaskKey(key.dag_id, key.run_id, name)) for name in node.upstream
+        }
+        arguments = {parameter: upstream[name] for parameter, name in node.inputs.items()}
+        arguments.update(node.kwargs)
+        if node.params:
+            values = self._params(runtime)
+            for parameter, name in node.params.items():
+                if name not in values:
+                    raise ConfigurationError(f"run parameter {name!r} was not given")
+                arguments[parameter] = values[name]
+        return arguments, upstream
+
+    def _run(self, step: Step, runtime: StepRuntime) -> Any:
+        arguments, upstream = self._arguments(step, runtime)
+        if self._workflow.takes_context(step.name):
+            arguments["ctx"] = self._context(step, runtime, upstream)
+        return self._workflow.functions[step.name](**arguments)
+
+    def _context(self, step: Step, runtime: StepRuntime, upstream: Mapping[str, Any]) -> TaskContext:
+        if step.approval is None:
+            return TaskContext(runtime=runtime, upstream=upstream)
+        approval = self._definition.node(step.approval)
+        if not isinstance(approval, ApprovalNode):
+            raise ConfigurationError(f"{step.approval!r} is no approval")
+
+        def ask_anew(intent: Any) -> NoReturn:
+            self._ask(approval, intent, runtime)
+
+        return TaskContext(runtime=runtime, upstream=upstream, guard=step.name, ask_anew=ask_anew)
+
+    def _approve(self, node: ApprovalNode, runtime: StepRuntime) -> dict[str, str | None]:
+        arguments, _ = self._arguments(node, runtime)
+        payload = self._workflow.functions[node.name](**arguments)
+        run = self._start
+        try:
+            held = check_facts(
+                _newest_request(runtime),
+                definition_fingerprint=run.definition_fingerprint,
+                definition_version=run.definition_version,
+                evidence=runtime.ledger.evidence(run.key, self._definition.ancestors(node.name)),
+                payload_fingerprint=fingerprint(payload),
+            )
+        except ApprovalStale as stale:
+            runtime.log.tell("approval.needed", "%s", stale.reason)
+            self._ask(node, payload, runtime)
+        return {"request_id": held.request_id, "decision": str(held.decision)}
+
+    def _ask(self, node: ApprovalNode, payload: Any, runtime: StepRuntime) -> NoReturn:
+        now = runtime.now()
+        expires_at = None if node.expires_after is None else now + timedelta(seconds=node.expires_after)
+        request = ApprovalRequest(
+            request_id=secrets.token_hex(16),
+            of=node.of,
+            payload=payload,
+            payload_fingerprint=fingerprint(payload),
+            ancestors=self._definition.ancestors(node.name),
+            approvers=tuple(node.approvers),
+            four_eyes=node.four_eyes,
+            expires_at=expires_at,
+        )
+        nonce = secrets.token_hex(16)
+        change = Change(to=TaskState.PAUSED, trigger="approval:requested")
+        record, row = runtime.ledger.park(runtime.token, change, nonce=nonce, request=request, now=now)
+        runtime.log.tell("state", "state %s -> %s (%s)", row.from_state, row.to_state, row.trigger)
+        runtime.log.tell(
+            "approval.requested",
+            "approval %s of %s, payload %s, expires %s",
+            record.request_id,
+            record.of,
+            record.payload_fingerprint[:12],
+            record.expires_at.isoformat() if record.expires_at else "never",
+        )
+        raise Parked(record, nonce)
+
+
+def _newest_request(runtime: StepRuntime) -> ApprovalRecord | None:
+    token = runtime.token
+    asked = [
+        record
+        for record in runtime.ledger.list_approvals(token.key.run)
+        if record.task == token.key and record.generation == token.generation
+    ]
+    return asked[-1] if asked else None
+
+
+def _go_on(runtime: StepRuntime, answer: ParkAnswer) -> None:
+    """Decide how a parked task goes on: run again, or end."""
+    asked = _newest_request(runtime)
+    if asked is None:
+        raise ConfigurationError(f"{runtime.token.key} was resumed, but it asked for nothing")
+    record, why_open = _settle(asked, answer, runtime)
+    runtime.log.tell("approval.answered", "approval %s: %s", record.request_id, record.decision)
+    by = record.decided_by
+    reason = f"request {record.request_id}"
+    if record.decision is Decision.APPROVED:
+        change = Change(to=TaskState.QUEUED, trigger="approval:granted", actor=by, reason=reason)
+    elif record.decision is Decision.REJECTED:
+        rejected = Change(
+            to=TaskState.FAILED,
+            trigger="approval:rejected",
+            actor=by,
+            reason=reason,
+            failure_kind=FailureKind.APPROVAL_REJECTED,
+        )
+        raise Ended(rejected, ApprovalRejected(f"approval {record.request_id} was rejected"))
+    elif record.decision is Decision.STOPPED:
+        stopped = Change(to=TaskState.STOPPED, trigger="user:stop", actor=by, reason=reason)
+        raise Ended(stopped, TaskCancelled(f"stopped in answer to approval {record.request_id}"))
+    elif record.decision is Decision.EXPIRED:
+        expired = Change(
+            to=TaskState.FAILED,
+            trigger="approval:expired",
+            reason=reason,
+            failure_kind=FailureKind.APPROVAL_EXPIRED,
+        )
+        raise Ended(expired, ApprovalExpired(f"approval {record.request_id} expired; expiry never approves"))
+    else:
+        change = Change(to=TaskState.QUEUED, trigger="user:resume", reason=f"{reason}: {why_open}")
+    for row in runtime.ledger.advance(runtime.token, change, now=runtime.now()):
+        runtime.log.tell("state", "state %s -> %s (%s)", row.from_state, row.to_state, row.trigger)
+
+
+def _settle(asked: ApprovalRecord, answer: ParkAnswer, runtime: StepRuntime) -> tuple[ApprovalRecord, str]:
+    """The request after the answer, and why it is open where it still is."""
+    now = runtime.now()
+    if asked.decision is not Decision.PENDING:
+        return asked, "it is void"
+    late = asked.expires_at is not None and now >= asked.expires_at
+    if answer.timed_out or (late and answer.answer is None):
+        return runtime.ledger.expire_approval(asked.request_id, now=now), ""
+    if answer.answer is None:
+        return asked, "nobody has answered"
+    if answer.request_id not in (None, asked.request_id):
+        return asked, "the answer was to another request"
+    try:
+        return runtime.ledger.decide_approval(asked.request_id, answer.answer, now=now), ""
+    except ApprovalExpired:
+        return runtime.ledger.expire_approval(asked.request_id, now=now), ""
+    except ApprovalClosed as closed:
+        return asked, str(closed)
