@@ -15,7 +15,7 @@ from louver.definition import ApprovalNode, Definition, Node, Step
 from louver.errors import DefinitionError
 from louver.policies import Backoff, RetryPolicy
 
-__all__ = ["read_definition", "write_definition"]
+__all__ = ["read_definition", "read_definition_form", "write_definition"]
 
 FORMAT = 1
 """The version of the JSON form itself, under the member ``louver``."""
@@ -80,6 +80,15 @@ def read_definition(raw: bytes | str, *, source: str | None = None) -> Definitio
         return _definition(_parse(raw))
     except DefinitionError as error:
         raise (error.within(source) if source else error) from None
+
+
+def read_definition_form(form: Mapping[str, Any]) -> Definition:
+    """
+    The definition behind its plain form, as :func:`write_definition` makes it.
+
+    :raises DefinitionError: naming step and attribute.
+    """
+    return _definition(dict(form))
 
 
 def _parse(raw: bytes | str) -> Any:

@@ -72,7 +72,7 @@ class StepCalls:
 
     :param workflow: the definition and its functions.
     :param start: the run.
-    :param params: gives the run's parameters; asked only by nodes that take some.
+    :param params: gives the run's parameters; asked before ``running``, by nodes that take some.
     """
 
     def __init__(
@@ -90,11 +90,17 @@ class StepCalls:
         :param answer: on a resume, what woke the task.
         """
         node = self._definition.node(name)
+        params: dict[str, Any] = {}
+
+        def prepare(runtime: StepRuntime) -> None:
+            self._check_ground(node, runtime)
+            if node.params:
+                params.update(self._params(runtime))
 
         def body(runtime: StepRuntime) -> Any:
             if isinstance(node, ApprovalNode):
-                return self._approve(node, runtime)
-            return self._run(node, runtime)
+                return self._approve(node, params, runtime)
+            return self._run(node, params, runtime)
 
         def resume(runtime: StepRuntime) -> None:
             _go_on(runtime, answer or ParkAnswer())
@@ -104,7 +110,7 @@ class StepCalls:
             start=self._start,
             claim=claim,
             retry=node.retry,
-            prepare=lambda runtime: self._check_ground(node, runtime),
+            prepare=prepare,
             body=body,
             resume=resume,
         )
@@ -126,7 +132,9 @@ class StepCalls:
                     "step too, so that it acts again"
                 )
 
-    def _arguments(self, node: Node, runtime: StepRuntime) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _arguments(
+        self, node: Node, params: Mapping[str, Any], runtime: StepRuntime
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Arguments of the node's function, and the upstream results by node."""
         key = runtime.token.key
         upstream = {
@@ -134,16 +142,14 @@ class StepCalls:
         }
         arguments = {parameter: upstream[name] for parameter, name in node.inputs.items()}
         arguments.update(node.kwargs)
-        if node.params:
-            values = self._params(runtime)
-            for parameter, name in node.params.items():
-                if name not in values:
-                    raise ConfigurationError(f"run parameter {name!r} was not given")
-                arguments[parameter] = values[name]
+        for parameter, name in node.params.items():
+            if name not in params:
+                raise ConfigurationError(f"run parameter {name!r} was not given")
+            arguments[parameter] = params[name]
         return arguments, upstream
 
-    def _run(self, step: Step, runtime: StepRuntime) -> Any:
-        arguments, upstream = self._arguments(step, runtime)
+    def _run(self, step: Step, params: Mapping[str, Any], runtime: StepRuntime) -> Any:
+        arguments, upstream = self._arguments(step, params, runtime)
         if self._workflow.takes_context(step.name):
             arguments["ctx"] = self._context(step, runtime, upstream)
         return self._workflow.functions[step.name](**arguments)
@@ -160,8 +166,10 @@ class StepCalls:
 
         return TaskContext(runtime=runtime, upstream=upstream, guard=step.name, ask_anew=ask_anew)
 
-    def _approve(self, node: ApprovalNode, runtime: StepRuntime) -> dict[str, str | None]:
-        arguments, _ = self._arguments(node, runtime)
+    def _approve(
+        self, node: ApprovalNode, params: Mapping[str, Any], runtime: StepRuntime
+    ) -> dict[str, str | None]:
+        arguments, _ = self._arguments(node, params, runtime)
         payload = self._workflow.functions[node.name](**arguments)
         run = self._start
         try:

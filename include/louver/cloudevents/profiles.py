@@ -51,6 +51,13 @@ class EventProfile(Protocol):
         :raises EventRejected: the event is not as the profile wants it.
         """
 
+    def from_form(self, fields: Mapping[str, Any], *, source: str, id: str) -> CloudEvent:
+        """
+        The event that a person's form stands for; it has passed :meth:`check`.
+
+        :raises EventRejected: as :meth:`check`.
+        """
+
 
 class OrderProfile:
     """

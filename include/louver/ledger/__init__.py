@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from louver.errors import ConfigurationError
-from louver.ledger.contract import Ledger
 from louver.signing import SigningKeys
 
-__all__ = ["Ledger", "open_ledger"]
+if TYPE_CHECKING:
+    # At run time this would be a cycle: the contract speaks of approvals, and approvals are records of the ledger.
+    from louver.ledger.contract import Ledger
+
+__all__ = ["open_ledger"]
 
 _FORMS = (
     "memory://, sqlite:///relative/file.db, sqlite:////absolute/file.db or postgresql://user@host/database"

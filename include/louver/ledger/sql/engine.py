@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DisconnectionError
 
-from louver.errors import ConfigurationError
+from louver.errors import ConfigurationError, LedgerUnavailable
+from louver.ledger.sql.faults import place_of
+from louver.ledger.sql.forks import taking, watch
 
 __all__ = ["Engines", "parse_url"]
 
@@ -60,6 +64,10 @@ def _sqlite_url(url: URL) -> URL:
         raise ConfigurationError(
             f"SQLite options {', '.join(unknown)} need the form sqlite:///file:/path?{unknown[0]}=...&uri=true"
         )
+    try:
+        float(str(options.get("timeout", _BUSY_SECONDS)))
+    except ValueError:
+        raise ConfigurationError("the timeout in a SQLite URL is a number of seconds") from None
     if as_uri:
         return url.set(drivername="sqlite+pysqlite")
     return url.set(drivername="sqlite+pysqlite", database=str(Path(url.database).absolute()))
@@ -71,7 +79,7 @@ class Engines:
 
     A forked child must not touch the pool it inherited: two processes would talk over one socket, and a lock
     that was held at the fork stays locked for ever. So engines are kept by process id, without a lock, and an
-    inherited one is left alone, not even closed.
+    inherited one is left alone, not even closed. For SQLite that is not enough, see :mod:`.forks`.
 
     :param url: what :func:`parse_url` returned.
     """
@@ -79,19 +87,55 @@ class Engines:
     def __init__(self, url: URL) -> None:
         self.url = url
         self._engines: dict[int, Engine] = {}
+        self._held: set[object] = set()
+        self._spoiled = False
+        self._sqlite = url.get_backend_name() == "sqlite"
+        if self._sqlite:
+            watch(self)
 
-    def current(self) -> Engine:
-        """The engine of this process."""
-        process = os.getpid()
-        engine = self._engines.get(process)
-        # Of two threads that get here at once one makes an engine that nobody uses; it never connects.
-        return engine or self._engines.setdefault(process, _make_engine(self.url))
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """A transaction: committed at the end, rolled back by any exception."""
+        if not self._sqlite:
+            with self._current().begin() as connection:
+                yield connection
+            return
+        if self._spoiled:
+            raise LedgerUnavailable(
+                f"ledger {place_of(self.url)}: this process was forked in the middle of a transaction of its "
+                "parent's, after which SQLite cannot be trusted in it; start it by spawn, or fork earlier"
+            )
+        holding = object()
+        try:
+            with taking():
+                self._held.add(holding)
+                taken = self._current().connect()
+            with taken as connection, connection.begin():
+                yield connection
+        finally:
+            self._held.discard(holding)
+
+    def release(self) -> bool:
+        """Close the connections that are idle; False, and nothing done, while one is in use."""
+        if self._held:
+            return False
+        self.close()
+        return True
+
+    def spoil(self) -> None:
+        """Refuse to work from now on."""
+        self._spoiled = True
 
     def close(self) -> None:
         """Close the connections of this process; twice is fine."""
         engine = self._engines.pop(os.getpid(), None)
         if engine is not None:
             engine.dispose()
+
+    def _current(self) -> Engine:
+        process = os.getpid()
+        # Of two threads that get here at once one makes an engine that nobody uses; it never connects.
+        return self._engines.get(process) or self._engines.setdefault(process, _make_engine(self.url))
 
 
 def _make_engine(url: URL) -> Engine:
@@ -102,8 +146,9 @@ def _make_engine(url: URL) -> Engine:
 
 def _sqlite_engine(url: URL) -> Engine:
     waiting = float(str(url.query.get("timeout", _BUSY_SECONDS)))
-    # Values of rows never stand in an error message (product row O9).
-    engine = create_engine(url, connect_args={"timeout": waiting}, hide_parameters=True)
+    # Values of rows never stand in an error message (product row O9). Connections are cheap here and wait for
+    # each other at BEGIN anyway, so the pool has no limit.
+    engine = create_engine(url, connect_args={"timeout": waiting}, hide_parameters=True, max_overflow=-1)
 
     def connected(connection: Any, _: Any) -> None:
         # The driver must not begin transactions by itself; `begun` does it (see there).

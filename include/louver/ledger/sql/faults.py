@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
@@ -24,6 +23,8 @@ _CONTENTION = {"40001", "40P01", "55P03"}  # serialization_failure, deadlock_det
 _FORBIDDEN = {"42501"}  # insufficient_privilege
 _READ_ONLY = {"25006"}  # read_only_sql_transaction
 _PASSING = ("53", "55", "57", "58")  # classes: resources, object state, operator intervention, system error
+
+_Meaning = tuple[type[LedgerError], str]
 
 
 def place_of(url: URL) -> str:
@@ -56,18 +57,14 @@ def explained(url: URL) -> Iterator[None]:
 
 
 def _explain(error: DBAPIError, url: URL) -> LedgerError:
+    # The first line alone: Postgres quotes rows in those that follow it.
     said = (str(error.orig).strip().splitlines() or [type(error.orig).__name__])[0]
-    kind, advice = _sqlite(said, url) if url.get_backend_name() == "sqlite" else _postgres(error)
-    if not advice:
-        known = isinstance(error, OperationalError | InterfaceError)
-        kind, advice = (
-            (LedgerUnavailable, "try again") if known else (LedgerError, "the ledger was left as it was")
-        )
+    kind, advice = _sqlite(error, said, url) if url.get_backend_name() == "sqlite" else _postgres(error)
     return kind(f"ledger {place_of(url)}: {said}; {advice}")
 
 
-def _postgres(error: DBAPIError) -> tuple[type[LedgerError], str]:
-    code: Any = getattr(error.orig, "pgcode", None)
+def _postgres(error: DBAPIError) -> _Meaning:
+    code = getattr(error.orig, "pgcode", None) or ""
     if code in _UNDEFINED:
         return LedgerSchemaError, f"run `{UPGRADE}`"
     if code in _CONTENTION:
@@ -75,33 +72,29 @@ def _postgres(error: DBAPIError) -> tuple[type[LedgerError], str]:
     if code in _READ_ONLY:
         return LedgerUnavailable, "the server is read-only; name the primary, not a standby"
     if code in _FORBIDDEN:
-        return (
-            LedgerUnavailable,
-            "the role needs SELECT, INSERT and UPDATE on the ledger's tables; grant them",
-        )
-    if isinstance(error, OperationalError | InterfaceError) and (
-        code is None or error.connection_invalidated
-    ):
+        return LedgerUnavailable, "grant the role SELECT, INSERT and UPDATE on the ledger's tables"
+    if error.connection_invalidated or (not code and isinstance(error, OperationalError | InterfaceError)):
         return LedgerUnavailable, "check that the server runs, and host, port, database, user and password"
-    return LedgerError, ""
+    if code.startswith(_PASSING):
+        return LedgerUnavailable, "see to the server, then try again"
+    return LedgerError, "nothing was written"
 
 
-def _sqlite(said: str, url: URL) -> tuple[type[LedgerError], str]:
+def _sqlite(error: DBAPIError, said: str, url: URL) -> _Meaning:
     if "no such table" in said or "no such column" in said or "has no column" in said:
         return LedgerSchemaError, f"run `{UPGRADE}`"
     if "locked" in said or "busy" in said:
-        return (
-            LedgerUnavailable,
-            "another process kept it locked for the whole waiting time; end or finish that one",
-        )
+        return LedgerUnavailable, "another process kept it for the whole waiting time; let that one finish"
     if "not a database" in said or "malformed" in said:
         return LedgerUnavailable, "the file is damaged or no SQLite database; restore it, or name another"
-    if "full" in said:
-        return LedgerUnavailable, "make room on the disk"
-    return LedgerUnavailable, _about_file(Path((url.database or "").removeprefix("file:")), said)
+    if "unable to open" in said or "readonly" in said or "read-only" in said:
+        return LedgerUnavailable, _about_file(Path((url.database or "").removeprefix("file:")))
+    if isinstance(error, OperationalError):
+        return LedgerUnavailable, "see to the disk it is on, then try again"
+    return LedgerError, "nothing was written"
 
 
-def _about_file(path: Path, said: str) -> str:
+def _about_file(path: Path) -> str:
     try:
         if not path.parent.is_dir():
             return f"the directory {path.parent} does not exist; make it, or correct the URL"
@@ -109,8 +102,4 @@ def _about_file(path: Path, said: str) -> str:
             return "that is a directory; name a file in it"
     except OSError:
         return f"the directory {path.parent} cannot be entered by this user; allow it"
-    if "readonly" in said or "read-only" in said or "unable to open" in said:
-        return (
-            "it is read-only; let this user write the file and its directory, where SQLite keeps its journal"
-        )
-    return ""
+    return "let this user write the file and its directory, where SQLite keeps its journal"

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from threading import Lock
 
-from sqlalchemy import Connection, Engine, Text, column, func, inspect, select, table
+from sqlalchemy import Connection, Text, column, false, func, inspect, select, table, update
 from sqlalchemy.exc import DBAPIError
 
 from louver.errors import LedgerSchemaError, LedgerUnavailable
@@ -22,28 +22,29 @@ HEAD = "0001"
 MIGRATIONS = Path(__file__).parent / "migrations"
 """Alembic's script directory."""
 
+_VERSIONS = table(VERSION_TABLE, column("version_num", Text()))
+
 _ADVISORY_LOCK = 0x6C6F75766572  # "louver"; any number that nobody else takes
 
 # Alembic keeps what it works on in module variables. By process id, as a forked child may find it locked.
 _ALEMBIC: dict[int, Lock] = {}
 
 
-def prepare(engine: Engine) -> None:
+def prepare(engines: Engines) -> None:
     """
     See that the schema is this release's; make it where the database is empty and the role may.
 
     :raises LedgerSchemaError: where it is older, newer or unknown, or cannot be made.
     """
-    # This takes the write lock on SQLite, so a file that is locked or read-only says so now, not in mid-run.
-    with engine.begin() as connection:
-        if connection.dialect.name == "postgresql":
-            _refuse_standby(connection)
+    with engines.begin() as connection:
         revision = _revision(connection)
+        if revision is not None:
+            _refuse_read_only(connection)
     if revision is None:
-        migrate(engine)
+        migrate(engines)
     elif revision != HEAD:
         raise LedgerSchemaError(
-            f"ledger {place_of(engine.url)}: its schema has revision {revision}, this release works with "
+            f"ledger {place_of(engines.url)}: its schema has revision {revision}, this release works with "
             f"{HEAD}; run `{UPGRADE}`, or use the release that made it where it is newer"
         )
 
@@ -59,12 +60,12 @@ def upgrade(url: str) -> None:
     engines = Engines(parse_url(url))
     try:
         with explained(engines.url):
-            migrate(engines.current())
+            migrate(engines)
     finally:
         engines.close()
 
 
-def migrate(engine: Engine) -> None:
+def migrate(engines: Engines) -> None:
     """
     Run the migrations that are missing, in one transaction.
 
@@ -77,7 +78,7 @@ def migrate(engine: Engine) -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     try:
-        with _ALEMBIC.setdefault(os.getpid(), Lock()), engine.begin() as connection:
+        with _ALEMBIC.setdefault(os.getpid(), Lock()), engines.begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
             _revision(connection)
@@ -85,14 +86,14 @@ def migrate(engine: Engine) -> None:
             command.upgrade(config, "head")
     except CommandError:
         raise LedgerSchemaError(
-            f"ledger {place_of(engine.url)}: its revision is unknown to this release; "
+            f"ledger {place_of(engines.url)}: its revision is unknown to this release; "
             f"`{UPGRADE}` of the release that made it can go on"
         ) from None
     except DBAPIError as error:
         if getattr(error.orig, "pgcode", None) != "42501":
             raise
         raise LedgerSchemaError(
-            f"ledger {place_of(engine.url)}: the role may not create or change tables; "
+            f"ledger {place_of(engines.url)}: the role may not create or change tables; "
             f"run `{UPGRADE}` once with a role that may"
         ) from None
 
@@ -100,9 +101,8 @@ def migrate(engine: Engine) -> None:
 def _revision(connection: Connection) -> str | None:
     """The revision of the database; None where it holds no ledger yet."""
     inspector = inspect(connection)
-    versions = table(VERSION_TABLE, column("version_num", Text()))
     if inspector.has_table(VERSION_TABLE):
-        found = connection.execute(select(versions.c.version_num)).scalars().all()
+        found = connection.execute(select(_VERSIONS.c.version_num)).scalars().all()
         if found:
             return ", ".join(sorted(found))
     if any(inspector.has_table(name) for name in METADATA.tables):
@@ -113,8 +113,12 @@ def _revision(connection: Connection) -> str | None:
     return None
 
 
-def _refuse_standby(connection: Connection) -> None:
-    if connection.execute(select(func.current_setting("transaction_read_only"))).scalar() == "on":
+def _refuse_read_only(connection: Connection) -> None:
+    """Have a database that cannot be written say so now, not in the middle of a run."""
+    if connection.dialect.name == "sqlite":
+        # Changes nothing, but asks for the right to write; BEGIN IMMEDIATE on a read-only file does not.
+        connection.execute(update(_VERSIONS).where(false()).values(version_num=HEAD))
+    elif connection.execute(select(func.current_setting("transaction_read_only"))).scalar() == "on":
         raise LedgerUnavailable(
             f"ledger {place_of(connection.engine.url)}: the server is read-only; "
             "name the primary, not a standby"

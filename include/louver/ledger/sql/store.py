@@ -36,7 +36,7 @@ class SqlLedger(LedgerOperations):
         self._closed = False
         try:
             with explained(self._engines.url):
-                prepare(self._engines.current())
+                prepare(self._engines)
         except BaseException:
             self.close()
             raise
@@ -53,5 +53,5 @@ class SqlLedger(LedgerOperations):
     def _transaction(self) -> Iterator[Rows]:
         if self._closed:
             raise LedgerClosed
-        with explained(self._engines.url), self._engines.current().begin() as connection:
+        with explained(self._engines.url), self._engines.begin() as connection:
             yield SqlRows(connection)

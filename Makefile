@@ -1,0 +1,24 @@
+# Thin: every target calls a script, and every script sets up what it needs by itself.
+.DEFAULT_GOAL := help
+.PHONY: help demo up down test unit lint
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+
+demo: ## the order workflow on a real Airflow, from kill to refund (4 minutes)
+	@scripts/demo
+
+up: ## an Airflow with the examples that stays up; prints URL and login
+	@scripts/up
+
+down: ## end what `make up` started
+	@scripts/up --down
+
+test: ## every tier of tests, with a summary; TIERS="unit lint" runs some
+	@scripts/test $(TIERS)
+
+unit: ## the core's tests in seconds, without Airflow
+	@scripts/unit
+
+lint: ## ruff, mypy, import contracts
+	@scripts/lint

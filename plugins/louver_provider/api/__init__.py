@@ -1,0 +1,3 @@
+"""What Louver adds to the API server."""
+
+from __future__ import annotations

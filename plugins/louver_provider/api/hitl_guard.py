@@ -1,0 +1,179 @@
+"""
+Guards the answers to approvals on their way through the API server.
+
+A root middleware, since Airflow has no other place before an answer is recorded. It runs before Airflow has
+authenticated anybody, so it can only refuse; the decision itself is recorded by the resumed task alone. What it
+refuses (semantics sections 6 and 8): anything but exactly one legal option, an answer to another request than
+the pending one, a late answer, and one that comes before the parked process has surely gone.
+
+It also mends a fault of Airflow: a task that asks again in the same instance keeps its old subject and body.
+Once Airflow has accepted a question, its row is brought up to what the task has sent.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from anyio.to_thread import run_sync
+
+__all__ = ["HitlGuard", "Refusal"]
+
+log = logging.getLogger(__name__)
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+
+_ANSWER = re.compile(
+    r".*/api/v2/dags/(?P<dag_id>[^/]+)/dagRuns/(?P<run_id>[^/]+)/taskInstances/(?P<task_id>[^/]+)"
+    r"(?:/(?P<map_index>-?\d+))?/hitlDetails/?"
+)
+_QUESTION = re.compile(r".*/execution/hitlDetails/(?P<ti_id>[0-9a-fA-F-]{36})/?")
+_MAX_BODY = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """
+    Why an answer is not passed on.
+
+    :param status: the HTTP status.
+    :param detail: for the person, in Airflow's own shape of an error.
+    :param retry_after: whole seconds after which the same answer is worth trying again.
+    """
+
+    status: int
+    detail: str
+    retry_after: int | None = None
+
+
+class HitlGuard:
+    """
+    ASGI middleware around Airflow's whole API app; everything but the two paths above passes untouched.
+
+    :param app: the next app.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            path = scope["path"]
+            # Who shows no credentials at all gets Airflow's 401, and learns nothing about requests from here.
+            answers = scope["method"] == "PATCH" and _has_credentials(scope)
+            if answers and (found := _ANSWER.fullmatch(path)):
+                await self._answer(found.groupdict(), scope, receive, send)
+                return
+            if scope["method"] == "POST" and (asked := _QUESTION.fullmatch(path)):
+                await self._question(asked["ti_id"], scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    async def _answer(
+        self,
+        place: Mapping[str, str | None],
+        scope: MutableMapping[str, Any],
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        body = await _read(receive)
+        refusal = await run_sync(_judge, place, body)
+        if refusal is not None:
+            await _refuse(refusal, send)
+            return
+        await self._app(scope, _replay(body, receive), send)
+
+    async def _question(
+        self, ti_id: str, scope: MutableMapping[str, Any], receive: Receive, send: Send
+    ) -> None:
+        body = await _read(receive)
+
+        async def watch(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] < 300:
+                # Before the task hears of it, so that nobody can see the old text of a parked task.
+                await run_sync(_renew, ti_id, body)
+            await send(message)
+
+        await self._app(scope, _replay(body, receive), watch)
+
+
+def _has_credentials(scope: Mapping[str, Any]) -> bool:
+    return any(name in (b"authorization", b"cookie") for name, _ in scope["headers"])
+
+
+async def _read(receive: Receive) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            break
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size <= _MAX_BODY:
+            chunks.append(chunk)
+        if not message.get("more_body"):
+            break
+    # Nobody's answer is that large; cut, it is no JSON and Airflow refuses it.
+    return b"".join(chunks)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    sent = False
+
+    async def again() -> Message:
+        nonlocal sent
+        if sent:
+            return await receive()
+        sent = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+async def _refuse(refusal: Refusal, send: Send) -> None:
+    content = json.dumps({"detail": refusal.detail}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
+    if refusal.retry_after is not None:
+        headers.append((b"retry-after", str(refusal.retry_after).encode()))
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": content})
+
+
+def _judge(place: Mapping[str, str | None], body: bytes) -> Refusal | None:
+    """In a thread: it asks the ledger and Airflow's database."""
+    # Loaded here: the plugin is imported by every Airflow process, this only where answers arrive.
+    from louver_provider.api.answers import judge_answer
+
+    names = {name: unquote(value) for name, value in place.items() if value is not None}
+    try:
+        return judge_answer(
+            dag_id=names["dag_id"],
+            run_id=names["run_id"],
+            task_id=names["task_id"],
+            map_index=int(names.get("map_index", "-1")),
+            body=body,
+        )
+    except Exception:
+        # Closed, not open: without the ledger nobody can tell whether this answer still fits.
+        log.exception("louver: an answer could not be checked")
+        return Refusal(
+            status=503, detail="Louver cannot check this answer now; the request stays open", retry_after=5
+        )
+
+
+def _renew(ti_id: str, body: bytes) -> None:
+    from louver_provider.api.questions import renew_question
+
+    try:
+        renew_question(ti_id, body)
+    except Exception:
+        log.exception("louver: the text of a question could not be brought up to date")

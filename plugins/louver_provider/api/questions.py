@@ -1,0 +1,45 @@
+"""Bringing the text of a question up to date in Airflow's table."""
+
+from __future__ import annotations
+
+import json
+from uuid import UUID
+
+from airflow.models.hitl import HITLDetail
+from airflow.utils.session import create_session
+from sqlalchemy import select
+
+from louver.ledger.records import TaskKey
+from louver_provider.approval_form import REQUEST_ID
+from louver_provider.hooks.ledger import get_ledger
+
+__all__ = ["renew_question"]
+
+
+def renew_question(ti_id: str, body: bytes) -> None:
+    """
+    Write what the task has sent over what Airflow kept of an earlier question of the same instance.
+
+    Only questions of Louver's tasks are touched: those that carry a request which the ledger knows for exactly
+    this task.
+
+    :param ti_id: Airflow's id of the task instance.
+    :param body: what the task sent to the Execution API, accepted there.
+    """
+    sent = json.loads(body)
+    request_id = ((sent.get("params") or {}).get(REQUEST_ID) or {}).get("value")
+    if not isinstance(request_id, str):
+        return
+    request = get_ledger().get_approval(request_id)
+    if request is None:
+        return
+    # Not the scoped session: closing that one would take the request's own objects away.
+    with create_session(scoped=False) as session:
+        row = session.scalar(select(HITLDetail).where(HITLDetail.ti_id == UUID(ti_id)))
+        if row is None:
+            return
+        ti = row.task_instance
+        if TaskKey(ti.dag_id, ti.run_id, ti.task_id, ti.map_index) != request.task:
+            return
+        if (row.subject, row.body, row.params) != (sent.get("subject"), sent.get("body"), sent.get("params")):
+            row.subject, row.body, row.params = sent["subject"], sent.get("body"), sent["params"]

@@ -1,0 +1,3 @@
+"""The ``airflow louver`` command group."""
+
+from __future__ import annotations

@@ -1,0 +1,102 @@
+"""
+From a definition to a real Airflow Dag: a task per node, and two teardowns that close the run.
+
+A Dag file stays thin::
+
+    from louver_provider.dag_builder import dag_from_file
+
+    dag = dag_from_file(Path(__file__).with_name("order.json"))
+
+A definition that breaks a rule raises while the file is parsed, so Airflow shows it as an import error of that
+Dag alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG
+
+from louver.binding import bind
+from louver.cloudevents import EventProfile
+from louver.definition import ApprovalNode, Definition
+from louver.errors import DefinitionError
+from louver.intake import Intake, profile_for
+from louver_provider.operators.closing import CompensateOperator, OutcomeOperator
+from louver_provider.operators.step import ApprovalOperator, StepOperator
+
+__all__ = ["build_dag", "dag_from_file"]
+
+_REFUSED = {
+    "dagrun_timeout": "it counts the time that people take and skips the closing tasks",
+    "fail_fast": "it skips the closing tasks",
+}
+
+
+def build_dag(
+    definition: Definition,
+    *,
+    tasks: Mapping[str, Callable[..., Any]] | None = None,
+    profile: EventProfile | None = None,
+    **dag_arguments: Any,
+) -> DAG:
+    """
+    The Dag of a workflow; its ``dag_id`` is the definition's name.
+
+    :param definition: the workflow.
+    :param tasks: functions by ``package.module:function`` or node name; what is missing is imported.
+    :param profile: checks events, where the definition has an ``event_type`` of its own kind.
+    :param dag_arguments: handed on to :class:`~airflow.sdk.DAG`: ``schedule``, ``params``, ``tags``, ...
+    :raises DefinitionError: naming the Dag and the node.
+    """
+    try:
+        return _build(definition, tasks=tasks, profile=profile, dag_arguments=dag_arguments)
+    except DefinitionError as error:
+        raise (error if error.source else error.within(definition.name)) from None
+
+
+def _build(
+    definition: Definition,
+    *,
+    tasks: Mapping[str, Callable[..., Any]] | None,
+    profile: EventProfile | None,
+    dag_arguments: Mapping[str, Any],
+) -> DAG:
+    for name, why in _REFUSED.items():
+        if dag_arguments.get(name):
+            raise DefinitionError(f"a Louver Dag takes no {name}: {why}", attribute=name)
+    workflow = bind(definition, tasks)
+    intake = None
+    if definition.event_type is not None:
+        intake = Intake(dag_id=definition.name, profile=profile or profile_for(definition.event_type))
+    settings = {"schedule": None, "catchup": False, "tags": ["louver"], **dag_arguments}
+    with DAG(dag_id=definition.name, **settings) as dag:
+        operators = {}
+        for node in definition.nodes:
+            kind = ApprovalOperator if isinstance(node, ApprovalNode) else StepOperator
+            takes_event = intake if node.name == definition.root else None
+            operators[node.name] = kind(workflow=workflow, node=node.name, intake=takes_event)
+        for node in definition.nodes:
+            operators[node.name].set_upstream([operators[name] for name in node.upstream])
+        compensate = CompensateOperator(workflow=workflow).as_teardown(on_failure_fail_dagrun=True)
+        outcome = OutcomeOperator(workflow=workflow).as_teardown(on_failure_fail_dagrun=True)
+        compensate.set_upstream(list(operators.values()))
+        outcome.set_upstream(compensate)
+    return dag
+
+
+def dag_from_file(path: Path, **arguments: Any) -> DAG:
+    """
+    The Dag of the definition in a JSON file.
+
+    :param path: the file; errors name it.
+    :param arguments: as :func:`build_dag`.
+    :raises DefinitionError: where it cannot be read, or breaks a rule.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise DefinitionError(f"cannot be read: {error.strerror}", source=path.name) from error
+    return build_dag(Definition.from_json(raw, source=path.name), **arguments)

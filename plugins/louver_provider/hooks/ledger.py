@@ -1,0 +1,35 @@
+"""One ledger for each Airflow process, opened at first use."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from louver.ledger import open_ledger
+from louver.ledger.contract import Ledger
+from louver_provider.settings import load_settings, load_signing_keys
+
+__all__ = ["get_ledger"]
+
+_LEDGERS: dict[int, Ledger] = {}
+_LOCK = threading.Lock()
+
+
+def get_ledger() -> Ledger:
+    """
+    This process's ledger.
+
+    Keyed by process id: Airflow forks its workers, and a child must never use a connection of its parent.
+
+    :raises ConfigurationError: where ``[louver]`` cannot be used.
+    :raises LedgerError: where the ledger cannot be opened.
+    """
+    pid = os.getpid()
+    with _LOCK:
+        ledger = _LEDGERS.get(pid)
+        if ledger is None:
+            settings = load_settings()
+            ledger = open_ledger(settings.ledger_url, load_signing_keys())
+            _LEDGERS.clear()
+            _LEDGERS[pid] = ledger
+        return ledger

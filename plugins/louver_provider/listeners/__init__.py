@@ -1,0 +1,3 @@
+"""Listeners for what only Airflow knows."""
+
+from __future__ import annotations

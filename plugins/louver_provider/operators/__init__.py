@@ -1,0 +1,3 @@
+"""Operators: one task of a Louver Dag each."""
+
+from __future__ import annotations

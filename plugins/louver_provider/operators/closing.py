@@ -1,0 +1,70 @@
+"""
+The two tasks that close every Louver run.
+
+They are teardowns that can fail the Dag run: plain ``all_done`` tasks are skipped by a ShortCircuit, or when a
+run is marked failed, and the run then turns green (semantics section 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from louver.binding import Workflow
+from louver.clock import SystemClock
+from louver.closing import COMPENSATE, OUTCOME, close_run, compensate_call
+from louver.policies import RetryPolicy
+from louver_provider.airflow_states import settle_from_airflow
+from louver_provider.operators.base import LouverOperator
+from louver_provider.runtime import StepProcess
+
+__all__ = ["CompensateOperator", "OutcomeOperator"]
+
+
+class CompensateOperator(LouverOperator):
+    """
+    Undoes what the run has done, where it did not succeed; has nothing to do where it did.
+
+    :param workflow: the definition and its functions.
+    """
+
+    ui_color = "#f3d3cf"
+
+    def __init__(self, *, workflow: Workflow, **kwargs: Any) -> None:
+        super().__init__(task_id=COMPENSATE, workflow=workflow, retry=RetryPolicy(max_attempts=3), **kwargs)
+
+    def execute(self, context: Mapping[str, Any]) -> Any:
+        """Bring the ledger up to what Airflow alone knows, then compensate."""
+        definition = self.workflow.definition
+        process = StepProcess.from_context(context, definition, self.log)
+        settle_from_airflow(context["ti"], definition, process)
+        return process.live(compensate_call(definition, process.start, process.claim))
+
+
+class OutcomeOperator(LouverOperator):
+    """
+    Says what became of the run, and fails where it did not succeed, so that the Dag run's colour is the truth.
+
+    It is no step: it has no states of its own, and may run as often as Airflow likes.
+
+    :param workflow: the definition and its functions.
+    """
+
+    ui_color = "#dcdcdc"
+
+    def __init__(self, *, workflow: Workflow, **kwargs: Any) -> None:
+        super().__init__(task_id=OUTCOME, workflow=workflow, retry=RetryPolicy(), **kwargs)
+
+    def execute(self, context: Mapping[str, Any]) -> dict[str, str]:
+        """Compute and store the run's state."""
+        definition = self.workflow.definition
+        process = StepProcess.from_context(context, definition, self.log)
+        settle_from_airflow(context["ti"], definition, process)
+        process.ledger.open_run(process.start, now=SystemClock().now())
+        seen = close_run(definition, process.start.key, process.ledger, now=SystemClock().now())
+        process.log.tell("run.closed", "run %s is %s", process.key.run_id, seen.state)
+        if not seen.state.success:
+            raise AirflowFailException(f"run {process.key.run_id} is {seen.state}")
+        return {"state": str(seen.state)}

@@ -1,0 +1,3 @@
+"""The Airflow plugin."""
+
+from __future__ import annotations

@@ -1,0 +1,222 @@
+"""
+The bridge inside the task process: Airflow's context in, the core's lifecycle over it, Airflow's signals out.
+
+Nothing here decides anything about a step; :mod:`louver.lifecycle` does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from airflow.configuration import conf
+from airflow.sdk.definitions.retry_policy import RetryDecision, RetryPolicy
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    TaskAwaitingInput,
+)
+from airflow.sdk.execution_time.hitl import HITLUser, upsert_hitl_detail
+
+from louver.approvals import OPTIONS, answer_from
+from louver.clock import SystemClock
+from louver.definition import Definition
+from louver.errors import ApprovalClosed, describe
+from louver.ledger.contract import Ledger, RunStart
+from louver.ledger.records import RunKey, TaskKey
+from louver.lifecycle import Closing, Lifecycle, TaskCall
+from louver.liveness import LocalProcesses
+from louver.ports import Parked
+from louver.sessions import Claim
+from louver.states import Source, TaskState
+from louver.steps import ParkAnswer, run_start
+from louver_provider.approval_form import describe_request
+from louver_provider.current import remember_step
+from louver_provider.hooks.ledger import get_ledger
+
+__all__ = ["LouverRetryPolicy", "RetryLater", "StepProcess", "answer_from_event"]
+
+RESUME_METHOD = "louver_resume"
+"""The operator's method that Airflow calls after a park."""
+
+
+class RetryLater(AirflowException):
+    """
+    The step failed and is tried again; Airflow schedules it.
+
+    :param delay: the wait that the step's policy decided.
+    """
+
+    def __init__(self, message: str, delay: timedelta) -> None:
+        self.delay = delay
+        super().__init__(message)
+
+
+class LouverRetryPolicy(RetryPolicy):
+    """Hands the delay that the step's own policy decided to Airflow; whether to retry is decided already."""
+
+    def evaluate(
+        self, exception: BaseException, try_number: int, max_tries: int, context: Any = None
+    ) -> RetryDecision:
+        """Airflow's hook, called in the task process after a failure."""
+        if isinstance(exception, RetryLater):
+            return RetryDecision.retry(delay=exception.delay, reason=str(exception))
+        return RetryDecision.default()
+
+    def serialize(self) -> dict[str, Any]:
+        """There is nothing to keep."""
+        return {}
+
+    @classmethod
+    def deserialize(cls, data: dict[str, Any]) -> LouverRetryPolicy:
+        """The one there is."""
+        return cls()
+
+
+class _TaskLog:
+    """The task's log in the web server: the stable action in brackets, then the words (row B7)."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+
+    def tell(self, action: str, message: str, *args: object) -> None:
+        level = {"log.warning": logging.WARNING, "log.error": logging.ERROR}.get(action, logging.INFO)
+        self._logger.log(level, "louver [%s] " + message, action, *args)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepProcess:
+    """
+    This task process, as Louver sees it.
+
+    :param key: the task.
+    :param start: its run.
+    :param claim: what it opens the task with.
+    """
+
+    key: TaskKey
+    start: RunStart
+    claim: Claim
+    ledger: Ledger
+    lifecycle: Lifecycle
+    log: _TaskLog
+    task_instance_id: Any
+    conf: Mapping[str, Any]
+
+    @classmethod
+    def from_context(
+        cls, context: Mapping[str, Any], definition: Definition, logger: logging.Logger, *, nonce: str | None = None
+    ) -> StepProcess:
+        """
+        Read what Airflow says about this task.
+
+        :param nonce: on a resume, what the park handed to Airflow.
+        :raises LedgerError: where the ledger cannot be opened.
+        """
+        ti, dag_run = context["ti"], context["dag_run"]
+        processes = LocalProcesses()
+        log = _TaskLog(logger)
+        ledger = get_ledger()
+        process = cls(
+            key=TaskKey(ti.dag_id, ti.run_id, ti.task_id, -1 if ti.map_index is None else ti.map_index),
+            start=run_start(
+                definition,
+                RunKey(ti.dag_id, ti.run_id),
+                marker=dag_run.run_after.isoformat(),
+                requester=getattr(dag_run, "triggering_user_name", None),
+            ),
+            claim=Claim(
+                try_number=ti.try_number,
+                max_tries=ti.max_tries,
+                process=processes.name(),
+                source=Source.WORKER,
+                nonce=nonce,
+            ),
+            ledger=ledger,
+            lifecycle=Lifecycle(ledger=ledger, clock=SystemClock(), liveness=processes, log=log),
+            log=log,
+            task_instance_id=ti.id,
+            conf=dict(dag_run.conf or {}),
+        )
+        remember_step(process.key)
+        log.tell("run.page", "%s of run %s: %s", ti.task_id, ti.run_id, _run_page(ti.dag_id, ti.run_id))
+        return process
+
+    def live(self, call: TaskCall) -> Any:
+        """
+        Live the task and speak to Airflow about it.
+
+        :returns: the result, where it succeeded.
+        :raises TaskAwaitingInput: where it has parked.
+        :raises RetryLater: where it is tried again.
+        :raises AirflowSkipException: where it was cancelled or skipped.
+        :raises AirflowFailException: where it ended in any other way; Airflow does not try again.
+        """
+        try:
+            closing = self.lifecycle.live(call)
+        except Parked as parked:
+            park = self._ask(parked)
+            # Outside the handler, so that the signal does not carry the other one along.
+        else:
+            return self._close(closing)
+        raise park
+
+    def _ask(self, parked: Parked) -> TaskAwaitingInput:
+        request = parked.request
+        form = describe_request(request, self.ledger.load_approval(request))
+        upsert_hitl_detail(
+            ti_id=self.task_instance_id,
+            options=list(OPTIONS),
+            subject=form.subject,
+            body=form.body,
+            params=form.params,
+            assigned_users=[HITLUser(id=name, name=name) for name in request.approvers] or None,
+        )
+        timeout = None
+        if request.expires_at is not None:
+            timeout = max(request.expires_at - SystemClock().now(), timedelta(seconds=1))
+        return TaskAwaitingInput(method_name=RESUME_METHOD, kwargs={"nonce": parked.nonce}, timeout=timeout)
+
+    def _close(self, closing: Closing) -> Any:
+        if closing.state is TaskState.SUCCEEDED:
+            return closing.value
+        message = f"{self.key.task_id} is {closing.state}: {_summary(closing.error)}"
+        if closing.state is TaskState.RETRY_WAIT:
+            raise RetryLater(message, closing.delay) from closing.error
+        if closing.state in (TaskState.CANCELLED, TaskState.SKIPPED):
+            raise AirflowSkipException(message) from closing.error
+        raise AirflowFailException(message) from closing.error
+
+
+def _summary(error: BaseException | None) -> str:
+    return "no reason given" if error is None else describe(error)
+
+
+def _run_page(dag_id: str, run_id: str) -> str:
+    base = conf.get("api", "base_url", fallback="") or ""
+    return f"{base.rstrip('/')}/dags/{dag_id}/runs/{run_id}"
+
+
+def answer_from_event(event: Mapping[str, Any] | None) -> ParkAnswer:
+    """
+    What Airflow's resume event says.
+
+    :param event: ``chosen_options``, ``params_input`` and ``responded_by_user``, or ``error`` and
+        ``error_type`` after a time-out; nothing where Airflow woke the task without an answer.
+    """
+    if not event:
+        return ParkAnswer()
+    if event.get("error_type") == "timeout" or event.get("timedout"):
+        return ParkAnswer(timed_out=True)
+    user = event.get("responded_by_user") or {}
+    given = event.get("params_input") or {}
+    try:
+        answer = answer_from(event.get("chosen_options") or [], by=user.get("name") or user.get("id"))
+    except ApprovalClosed:
+        return ParkAnswer()
+    return ParkAnswer(request_id=given.get("request_id"), answer=answer)
+

@@ -1,0 +1,102 @@
+"""The ``[louver]`` section of Airflow's configuration, read when asked and never at import."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from airflow.configuration import AIRFLOW_HOME, conf
+
+from louver.errors import ConfigurationError
+from louver.signing import SigningKeys
+
+__all__ = ["Settings", "airflow_home", "load_settings", "load_signing_keys"]
+
+SECTION = "louver"
+KEY_FILE = "louver_signing_key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """
+    What is configured.
+
+    :param ledger_url: where the ledger is; by default a SQLite file in AIRFLOW_HOME.
+    :param resume_guard: how long a task must have been parked before an answer is delivered.
+    :param xcom_inline_bytes: results up to this size stand in the XCom row itself.
+    """
+
+    ledger_url: str
+    resume_guard: timedelta
+    xcom_inline_bytes: int
+
+
+def airflow_home() -> Path:
+    """Airflow's home."""
+    return Path(AIRFLOW_HOME)
+
+
+def load_settings() -> Settings:
+    """
+    The settings in force.
+
+    :raises ConfigurationError: naming the option that cannot be used, and what it may be.
+    """
+    url = conf.get(SECTION, "ledger_url", fallback="") or f"sqlite:///{airflow_home() / 'louver.db'}"
+    return Settings(
+        ledger_url=url,
+        resume_guard=timedelta(seconds=_number("resume_guard", 2.0)),
+        xcom_inline_bytes=int(_number("xcom_inline_bytes", 32 * 1024)),
+    )
+
+
+def _number(option: str, fallback: float) -> float:
+    text = conf.get(SECTION, option, fallback=str(fallback))
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e12:
+        raise ConfigurationError(f"[{SECTION}] {option} must be a number of 0 or more, not {text!r}")
+    return value
+
+
+def load_signing_keys() -> SigningKeys:
+    """
+    The keys from ``[louver] signing_keys``; without any, one that is made at first use in AIRFLOW_HOME.
+
+    :raises ConfigurationError: where the keys, or the file, cannot be used.
+    """
+    configured = conf.get(SECTION, "signing_keys", fallback="")
+    if configured:
+        return SigningKeys.parse(configured)
+    return _own_key(airflow_home() / KEY_FILE)
+
+
+def _own_key(path: Path) -> SigningKeys:
+    """The key in the file, which only its owner may read; several processes may make it at once."""
+    if not path.exists():
+        draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+        try:
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w") as file:
+                file.write(f"home-1:{secrets.token_hex(32)}\n")
+            # A hard link appears whole or not at all, and never replaces a key that another process made.
+            os.link(draft, path)
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise ConfigurationError(
+                f"no signing key is configured and {path} cannot be made ({error.strerror}); set [louver] signing_keys"
+            ) from error
+        finally:
+            draft.unlink(missing_ok=True)
+    try:
+        return SigningKeys.parse(path.read_text().strip())
+    except OSError as error:
+        raise ConfigurationError(
+            f"the signing key in {path} cannot be read ({error.strerror}); every Louver process needs it"
+        ) from error

@@ -1,0 +1,3 @@
+"""The XCom backend."""
+
+from __future__ import annotations
