@@ -1,0 +1,54 @@
+"""
+What holds for every tier: a private Airflow home, and asserts that count.
+
+Nothing here imports airflow: the unit and contract tiers run in an environment without it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# The contract suite ships with the core. Not rewritten, its asserts would be dropped under `python -O`.
+pytest.register_assert_rewrite("louver.testing")
+
+# No deadline: the machine may be busy. In continuous integration the examples are the same each time;
+# elsewhere they vary, and a failure prints what brings it back.
+settings.register_profile(
+    "louver", database=None, deadline=None, derandomize="CI" in os.environ, print_blob=True
+)
+settings.load_profile("louver")
+
+_home: Path | None = None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """
+    Point Airflow to a home of this test run, before anything can import it.
+
+    The user's own settings are hidden: ``AIRFLOW_HOME`` and every ``AIRFLOW__SECTION__KEY``. A test that
+    needs other settings sets them itself, or starts a process with an environment of its own.
+    """
+    global _home
+    for name in [name for name in os.environ if name.startswith("AIRFLOW_")]:
+        del os.environ[name]
+    _home = Path(tempfile.mkdtemp(prefix="louver-tests-"))
+    os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(_home / "hypothesis")
+    os.environ["AIRFLOW_HOME"] = str(_home)
+    os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
+    os.environ["AIRFLOW__CORE__DAGS_FOLDER"] = str(ROOT / "dags")
+    os.environ["AIRFLOW__CORE__PLUGINS_FOLDER"] = str(ROOT / "plugins")
+    os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = f"sqlite:///{_home / 'airflow.db'}"
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Take the home away again."""
+    if _home is not None:
+        shutil.rmtree(_home, ignore_errors=True)
