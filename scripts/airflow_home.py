@@ -24,8 +24,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-import processes
-from airflow_rest import AirflowRest, Unreachable, wait_for
+from airflow_rest import AirflowRest, RestError, wait_for
+from processes import Components, last_lines, read_json, write_json
 
 __all__ = ["ROOT", "AirflowHome", "CliResult", "HomeError"]
 
@@ -72,8 +72,9 @@ class AirflowHome:
     """
     One Airflow, started and stopped as a whole.
 
-    What it does not do: install anything, or start itself again. A component that dies is an error at the next
-    wait, with the end of its log.
+    What it does not do: install anything, or start itself again. A component that dies is an error at the
+    next wait, with the end of its log. Commands run in the home, so file names among their arguments have to
+    be absolute.
 
     :param path: the home; made where it is missing, for its owner alone.
     :param python: interpreter that has Airflow and Louver; by default this one.
@@ -97,7 +98,7 @@ class AirflowHome:
         self._users = dict(users or {"admin": "admin"})
         self._settings = dict(settings or {})
         self._say = say
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._components = Components(self.path / "processes.json", logs=self.logs)
         self._rest: AirflowRest | None = None
 
     # What is kept in the home
@@ -149,7 +150,7 @@ class AirflowHome:
 
     def _kept(self) -> dict[str, Any]:
         self.prepare()
-        return _read(self.path / "home.json")
+        return read_json(self.path / "home.json")
 
     def prepare(self) -> None:
         """Make what is missing: folders, secrets, a port, the password file. Nothing is made twice."""
@@ -157,7 +158,7 @@ class AirflowHome:
         for folder in (self.own_dags, self.logs, self.path / "plugins"):
             folder.mkdir(exist_ok=True)
         kept_file = self.path / "home.json"
-        kept = _read(kept_file)
+        kept = read_json(kept_file)
         fresh = {
             "port": _free_port,
             # HS512 signs with 64 bytes.
@@ -170,10 +171,10 @@ class AirflowHome:
         for user in self._users:
             wanted["passwords"].setdefault(user, secrets.token_urlsafe(12))
         if wanted != kept:
-            _write(kept_file, wanted)
+            write_json(kept_file, wanted)
         passwords = self.path / "passwords.json"
-        if _read(passwords) != wanted["passwords"]:
-            _write(passwords, wanted["passwords"])
+        if read_json(passwords) != wanted["passwords"]:
+            write_json(passwords, wanted["passwords"])
 
     def env(self) -> dict[str, str]:
         """The environment of every process of this Airflow."""
@@ -227,7 +228,7 @@ class AirflowHome:
     def cli(self, *arguments: str, stdin: str = "", timeout: float = 180) -> CliResult:
         """Run ``airflow ARGUMENTS...`` in this home."""
         done = subprocess.run(
-            [str(self.python), "-m", "airflow", *arguments],
+            self._command(*arguments),
             env=self.env(),
             cwd=self.path,
             input=stdin,
@@ -237,17 +238,20 @@ class AirflowHome:
         )
         return CliResult(done.returncode, done.stdout, done.stderr)
 
+    def _command(self, *arguments: str) -> list[str]:
+        return [str(self.python), "-m", "airflow", *arguments]
+
     # Processes
 
     def running(self) -> bool:
         """Whether every component of this home is alive."""
-        known = self._components()
-        return len(known) == len(COMPONENTS) and not self._dead(known)
+        return set(self._components.known()) == set(COMPONENTS) and not self._components.dead()
 
-    def start(self, *, dags: Iterable[str] = ()) -> None:
+    def start(self, *, dags: Iterable[str] = (), migrate: bool = True) -> None:
         """
         Start the components, and wait until they are healthy and these Dags are known.
 
+        :param migrate: bring Airflow's database up to date first; needless where it has just been in use.
         :raises HomeError: where a component dies, or it takes too long; then nothing is left running.
         """
         if self.running():
@@ -257,9 +261,10 @@ class AirflowHome:
         began = time.monotonic()
         since = datetime.now(timezone.utc)
         try:
-            self._migrate()
+            if migrate:
+                self._migrate()
             for name, arguments in COMPONENTS.items():
-                self._launch(name, arguments)
+                self._components.start(name, self._command(*arguments), env=self.env(), folder=self.path)
             self._await_health(since)
             self._await_dags(list(dags))
         except BaseException:
@@ -267,33 +272,26 @@ class AirflowHome:
             raise
         self._say(f"Airflow is up at {self.url} after {time.monotonic() - began:.0f} s")
 
-    def stop(self) -> None:
-        """End the components and everything they started; without an Airflow there is nothing to do."""
-        known = self._components()
-        groups = {entry["pid"] for entry in known.values() if processes.is_group(entry["pid"], entry["born"])}
-        if not groups:
-            self._forget()
-            return
+    def stop(self) -> bool:
+        """
+        End the components and everything they started.
+
+        :returns: whether there was anything to end.
+        :raises HomeError: where something does not end.
+        """
         began = time.monotonic()
-        for number, patience in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, 10.0)):
-            processes.signal_groups(groups, number)
-            deadline = time.monotonic() + patience
-            while time.monotonic() < deadline:
-                # A child of ours that nobody waited for is still a member of its group.
-                for child in self._children.values():
-                    child.poll()
-                groups = {group for group in groups if processes.members(group)}
-                if not groups:
-                    self._forget()
-                    self._say(f"Airflow stopped after {time.monotonic() - began:.0f} s")
-                    return
-                time.sleep(0.1)
-        raise HomeError(f"process groups {sorted(groups)} do not end, not even by SIGKILL")
+        try:
+            ended = self._components.end(patience=STOP_SECONDS)
+        except TimeoutError as error:
+            raise HomeError(str(error)) from None
+        if ended:
+            self._say(f"Airflow stopped after {time.monotonic() - began:.0f} s")
+        return ended
 
     def restart(self, *, dags: Iterable[str] = ()) -> None:
         """Stop it, and start it again with the same home and the same secrets."""
         self.stop()
-        self.start(dags=dags)
+        self.start(dags=dags, migrate=False)
 
     @contextlib.contextmanager
     def kept_running(self, *, dags: Iterable[str] = ()) -> Iterator[AirflowHome]:
@@ -308,7 +306,8 @@ class AirflowHome:
             self.start(dags=dags)
             yield self
         finally:
-            # A second signal must not interrupt the stop.
+            # Neither a second signal nor an impatient Ctrl-C may interrupt the stop.
+            before[signal.SIGINT] = signal.getsignal(signal.SIGINT)
             for number in before:
                 signal.signal(number, signal.SIG_IGN)
             self.stop()
@@ -322,12 +321,12 @@ class AirflowHome:
 
         :raises HomeError: with the end of its log.
         """
-        known = self._components()
+        known = self._components.known()
         for name in COMPONENTS:
             if name not in known:
                 raise HomeError(f"Airflow's {name} is not running in {self.path}")
-        for name in self._dead(known):
-            raise HomeError(f"Airflow's {name} has died; the end of its log:\n{self._tail(name)}")
+        for name in self._components.dead():
+            raise HomeError(f"Airflow's {name} has died; the end of its log:\n{self._components.tail(name)}")
 
     def wait_for(
         self, what: str, probe: Callable[[], Any], *, timeout: float = 90.0, every: float = 0.3
@@ -346,47 +345,11 @@ class AirflowHome:
         return wait_for(what, alive_probe, timeout=timeout, every=every)
 
     def _migrate(self) -> None:
-        if self.airflow_db.exists() and _read(self.path / "migrated.json"):
-            return
-        self._say("making Airflow's database")
+        self._say("making Airflow's database, or bringing it up to date")
         done = self.cli("db", "migrate", timeout=START_SECONDS)
         (self.logs / "migrate.log").write_text(done.stdout + done.stderr)
         if done.code != 0:
-            raise HomeError(f"`airflow db migrate` failed:\n{_last_lines(done.stdout + done.stderr)}")
-        _write(self.path / "migrated.json", {"done": True})
-
-    def _launch(self, name: str, arguments: tuple[str, ...]) -> None:
-        with (self.logs / f"{name}.log").open("ab") as log:
-            # A session and group of its own: Ctrl-C and a closed terminal do not reach it, one signal to the
-            # group reaches all it starts.
-            child = subprocess.Popen(
-                [str(self.python), "-m", "airflow", *arguments],
-                env=self.env(),
-                cwd=self.path,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self._children[name] = child
-        entry = {"pid": child.pid, "born": processes.born(child.pid)}
-        _write(self.path / "processes.json", {**self._components(), name: entry})
-
-    def _components(self) -> dict[str, dict[str, Any]]:
-        return _read(self.path / "processes.json")
-
-    def _forget(self) -> None:
-        (self.path / "processes.json").unlink(missing_ok=True)
-        self._children.clear()
-
-    def _dead(self, known: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        for child in self._children.values():
-            child.poll()
-        return [name for name, entry in known.items() if not processes.alive(entry["pid"], entry["born"])]
-
-    def _tail(self, name: str) -> str:
-        path = self.logs / f"{name}.log"
-        return _last_lines(path.read_text(errors="replace")) if path.exists() else "(it wrote none)"
+            raise HomeError(f"`airflow db migrate` failed:\n{last_lines(done.stdout + done.stderr)}")
 
     def _find_port(self) -> None:
         kept = self._kept()
@@ -396,7 +359,7 @@ class AirflowHome:
             try:
                 probe.bind(("127.0.0.1", kept["port"]))
             except OSError:
-                _write(self.path / "home.json", {**kept, "port": _free_port()})
+                write_json(self.path / "home.json", {**kept, "port": _free_port()})
                 self._say(f"port {kept['port']} is taken; using {self._kept()['port']}")
 
     def _await_health(self, since: datetime) -> None:
@@ -405,7 +368,7 @@ class AirflowHome:
         def healthy() -> bool:
             try:
                 parts = self.rest.health(since)
-            except Unreachable:
+            except RestError:
                 parts = {}
             wanted = {name: parts.get(name, "starting") for name in HEALTHY_PARTS}
             if wanted != seen:
@@ -424,7 +387,7 @@ class AirflowHome:
                 return True
             for place, trace in self.rest.import_errors().items():
                 if place.startswith(tuple(dags)):
-                    raise HomeError(f"Airflow cannot import {place}:\n{_last_lines(trace)}")
+                    raise HomeError(f"Airflow cannot import {place}:\n{last_lines(trace)}")
             return False
 
         self._say(f"waiting for the Dags: {', '.join(dags)}")
@@ -437,29 +400,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text())
-    except FileNotFoundError:
-        return {}
-    except ValueError:
-        raise HomeError(f"{path} is not what it was written as; remove {path.parent} to start afresh") from None
-    return dict(content)
-
-
-def _write(path: Path, content: Mapping[str, Any]) -> None:
-    """For its owner alone, and whole or not at all."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(dict(content), file)
-    draft.replace(path)
-
-
 def _read_env(path: Path) -> dict[str, str]:
     lines = (line.strip() for line in path.read_text().splitlines())
     pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
     return {name.strip(): value.strip() for name, _, value in pairs}
-
-
-def _last_lines(text: str, count: int = 25) -> str:
-    return "\n".join(text.rstrip().splitlines()[-count:])

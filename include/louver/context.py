@@ -17,6 +17,9 @@ __all__ = ["ContextLog", "TaskContext"]
 
 _SCOPES = ("dag", "run", "global")
 
+_MAX_KEY = 1000
+"""Longest key in bytes: every store has to be able to index it."""
+
 
 class AskAnew(Protocol):
     """Asks a person again for an intent that no approval allows, and parks."""
@@ -223,9 +226,11 @@ class TaskContext:
             # A run that was deleted and made again is another run, though it has the same id.
             again = "" if token.incarnation == 1 else f"~{token.incarnation}"
             key = f"{token.key.run_id}{again}::{token.key.task_id}::{token.key.map_index}::{name}"
+        if len(require_text("key", key).encode("utf-8", "replace")) > _MAX_KEY:
+            raise ConfigurationError(f"effect {name!r}: its key is longer than {_MAX_KEY} bytes; hash the long part")
         return EffectCall(
             name=name,
-            key=require_text("key", key),
+            key=key,
             scope=scopes[scope],
             undo=None if compensate is None else path_of(compensate, what=f"compensate of effect {name!r}"),
             verify=None if verify is None else path_of(verify, what=f"verify of effect {name!r}"),

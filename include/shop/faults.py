@@ -135,9 +135,7 @@ def hold(step: str, *, order_id: str, seconds: float = 120.0) -> None:
 def release(step: str, *, order_id: str) -> None:
     """Let go what :func:`hold` holds."""
     with transaction() as shop:
-        shop.execute(
-            "DELETE FROM faults WHERE place = ? AND order_id = ?", (_before_step(step), order_id)
-        )
+        shop.execute("DELETE FROM faults WHERE place = ? AND order_id = ?", (_before_step(step), order_id))
 
 
 def start_point(step: str, *, order_id: str) -> None:

@@ -1,8 +1,10 @@
 """
 From a definition to a real Airflow Dag: a task per node, and two teardowns that close the run.
 
-A Dag file stays thin::
+A Dag file stays thin; as in every Dag file, the words ``airflow`` and ``dag`` have to stand in it, or Airflow's
+safe mode passes it over::
 
+    # airflow Dag
     from louver_provider.dag_builder import dag_from_file
 
     dag = dag_from_file(Path(__file__).with_name("order.json"))

@@ -7,6 +7,7 @@ import secrets
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from urllib.parse import quote
 
 from airflow.configuration import AIRFLOW_HOME, conf
 
@@ -45,7 +46,8 @@ def load_settings() -> Settings:
 
     :raises ConfigurationError: naming the option that cannot be used, and what it may be.
     """
-    url = conf.get(SECTION, "ledger_url", fallback="") or f"sqlite:///{airflow_home() / 'louver.db'}"
+    # Quoted: a '%' or '?' in the home's path would be read as part of the URL.
+    url = conf.get(SECTION, "ledger_url", fallback="") or f"sqlite:///{quote(str(airflow_home() / 'louver.db'))}"
     return Settings(
         ledger_url=url,
         resume_guard=timedelta(seconds=_number("resume_guard", 2.0)),

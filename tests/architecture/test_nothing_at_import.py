@@ -86,7 +86,7 @@ def test_importing_the_glue_does_no_work():
         ("from pathlib import Path\ntext = Path(__file__).read_text()", "open"),
         ("import sqlite3\nledger = sqlite3.connect(':memory:')", "sqlite3.connect"),
         ("import subprocess\nsubprocess.run(['true'])", "subprocess.Popen"),
-        ("import threading\nthreading.Thread(target=print).start()", "thread started"),
+        ("import threading\nthreading.Thread(target=int).start()", "thread started"),
         ("import socket\nsocket.socket()", "socket.__new__"),
         ("import sqlalchemy\nengine = sqlalchemy.create_engine('sqlite://')", "create_engine"),
         ("class Settings:\n    import os\n    home = os.environ['HOME']", "environment HOME"),

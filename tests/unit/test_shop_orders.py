@@ -24,7 +24,8 @@ from louver.definition import ApprovalNode, Definition, Step
 from louver.effects import Verification
 from louver.engine import RunResult, run_inline
 from louver.errors import EventRejected
-from louver.ledger import Ledger, open_ledger
+from louver.ledger import open_ledger
+from louver.ledger.contract import Ledger
 from louver.ledger.records import Decision
 from louver.states import RunState, TaskState
 from shop import faults, orders, prices, report

@@ -9,7 +9,7 @@ from louver.errors import ConfigurationError
 from louver.signing import SigningKeys
 
 if TYPE_CHECKING:
-    # At run time this would be a cycle: the contract speaks of approvals, and approvals are records of the ledger.
+    # At run time a cycle: the contract speaks of approvals, and approvals of the ledger's records.
     from louver.ledger.contract import Ledger
 
 __all__ = ["open_ledger"]

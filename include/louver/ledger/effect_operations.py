@@ -38,22 +38,27 @@ class EffectOperations(TaskOperations):
     def begin_effect(self, token: Token, request: EffectRequest, *, now: datetime) -> Begun:
         with self._transaction() as rows:
             self._hold(rows, token)
-            known = self._newest(rows, request.scope, request.key)
-            step = decide_begin(known, intent_hash=request.intent_hash)
-            if known is not None and step in _FOUND:
-                result = self._result(rows, known) if step is BeginStep.RECORDED else None
-                return Begun(outcome=_FOUND[step], record=known, result=result)
-            record = _started(token, request, _epoch(known, step), now=now)
-            if request.guarded_by is not None:
-                record = self._consume(rows, record, request, now=now)
-            if step is BeginStep.AGAIN:
-                rows.update(record)
-            elif not rows.insert(record):
-                raise Superseded(f"effect {record.reference}: another process began it in this very moment")
-            self._keep(
-                rows, record.intent_payload, request.intent, binding=_binding(record, "intent"), now=now
-            )
-            return Begun(outcome=BeginOutcome.BEGUN, record=record)
+            begun = None
+            while begun is None:
+                begun = self._begin(rows, token, request, now=now)
+            return begun
+
+    def _begin(self, rows: Rows, token: Token, request: EffectRequest, *, now: datetime) -> Begun | None:
+        """What beginning comes to; None where another process began the effect in this very moment."""
+        known = self._newest(rows, request.scope, request.key)
+        step = decide_begin(known, intent_hash=request.intent_hash)
+        if known is not None and step in _FOUND:
+            result = self._result(rows, known) if step is BeginStep.RECORDED else None
+            return Begun(outcome=_FOUND[step], record=known, result=result)
+        record = _started(token, request, _epoch(known, step), now=now)
+        if request.guarded_by is not None:
+            record = self._consume(rows, record, request, now=now)
+        if step is BeginStep.AGAIN:
+            rows.update(record)
+        elif not rows.insert(record):
+            return None
+        self._keep(rows, record.intent_payload, request.intent, binding=_binding(record, "intent"), now=now)
+        return Begun(outcome=BeginOutcome.BEGUN, record=record)
 
     def _consume(
         self, rows: Rows, record: EffectRecord, request: EffectRequest, *, now: datetime
@@ -188,7 +193,8 @@ class EffectOperations(TaskOperations):
 
     def get_effect(self, scope: str, key: str) -> EffectRecord | None:
         with self._transaction() as rows:
-            return self._newest(rows, scope, key)
+            epochs = rows.find(EffectRecord, scope=scope, key=key)
+        return max(epochs, key=lambda effect: effect.epoch, default=None)
 
     def list_effects(self, run: RunKey) -> list[EffectRecord]:
         with self._transaction() as rows:
@@ -198,7 +204,7 @@ class EffectOperations(TaskOperations):
     def load_effect(self, record: EffectRecord) -> tuple[Any, Any]:
         with self._transaction() as rows:
             intent = self._load(rows, record.intent_payload, binding=_binding(record, "intent"))
-            recorded = rows.get(PayloadRecord, record.result_payload) is not None
+            recorded = rows.peek(PayloadRecord, record.result_payload) is not None
             return intent, self._result(rows, record) if recorded else None
 
     def _result(self, rows: Rows, record: EffectRecord) -> Any:

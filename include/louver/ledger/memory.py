@@ -16,9 +16,9 @@ from louver.ledger.rows import Rows
 from louver.ledger.storable import require_fields, require_storable, storable
 from louver.signing import SigningKeys
 
-__all__ = ["MemoryLedger"]
+__all__ = ["MemoryLedger", "MemoryRows"]
 
-R = TypeVar("R", bound=Record)
+T = TypeVar("T", bound=Record)
 
 _Table = dict[tuple[Any, ...], Record]
 _Tables = dict[type[Record], _Table]
@@ -70,12 +70,16 @@ class MemoryRows:
         self._tables = tables
         self._written: _Tables = {kind: {} for kind in tables}
 
-    def get(self, kind: type[R], *primary: Any) -> R | None:
+    def get(self, kind: type[T], *primary: Any) -> T | None:
         """The row with this primary key."""
         for name, value in zip(kind.PRIMARY, primary, strict=True):
             require_storable(name, value)
         found = self._written[kind].get(primary) or self._tables[kind].get(primary)
         return found if isinstance(found, kind) else None
+
+    def peek(self, kind: type[T], *primary: Any) -> T | None:
+        """The row with this primary key; the whole ledger is locked anyway."""
+        return self.get(kind, *primary)
 
     def insert(self, record: Record) -> bool:
         """Add the row; False where its primary key is taken."""
@@ -98,7 +102,7 @@ class MemoryRows:
             raise LedgerError(f"there is no {kind.TABLE} row with this primary key to update")
         self._written[kind][primary] = record
 
-    def find(self, kind: type[R], **equal: Any) -> list[R]:
+    def find(self, kind: type[T], /, **equal: Any) -> list[T]:
         """Rows with these field values, in order of their primary key."""
         require_fields(kind, equal)
         for name, value in equal.items():

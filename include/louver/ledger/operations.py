@@ -114,7 +114,7 @@ class LedgerOperations(EffectOperations):
 
     def get_approval(self, request_id: str) -> ApprovalRecord | None:
         with self._transaction() as rows:
-            return rows.get(ApprovalRecord, request_id)
+            return rows.peek(ApprovalRecord, request_id)
 
     def list_approvals(self, run: RunKey) -> list[ApprovalRecord]:
         with self._transaction() as rows:
@@ -159,7 +159,7 @@ class LedgerOperations(EffectOperations):
 
     def load_event(self, dag_id: str, identity: str) -> tuple[EventRecord, Mapping[str, Any]] | None:
         with self._transaction() as rows:
-            known = rows.get(EventRecord, dag_id, identity)
+            known = rows.peek(EventRecord, dag_id, identity)
             if known is None:
                 return None
             return known, self._load(rows, known.payload, binding=_event_binding(known))

@@ -13,14 +13,17 @@ from louver.ledger.records import Record
 
 __all__ = ["Rows"]
 
-R = TypeVar("R", bound=Record)
+T = TypeVar("T", bound=Record)
 
 
 class Rows(Protocol):
     """Rows as one transaction sees them. What was read with :meth:`get` stays locked until it ends."""
 
-    def get(self, kind: type[R], *primary: Any) -> R | None:
+    def get(self, kind: type[T], *primary: Any) -> T | None:
         """The row with this primary key, locked for writing."""
+
+    def peek(self, kind: type[T], *primary: Any) -> T | None:
+        """The row with this primary key, not locked: for what the transaction only reads."""
 
     def insert(self, record: Record) -> bool:
         """Add the row; False, and nothing done, where its primary key is taken."""
@@ -28,5 +31,5 @@ class Rows(Protocol):
     def update(self, record: Record) -> None:
         """Replace the row that has this primary key."""
 
-    def find(self, kind: type[R], **equal: Any) -> list[R]:
+    def find(self, kind: type[T], /, **equal: Any) -> list[T]:
         """Rows with these field values, in order of their primary key."""

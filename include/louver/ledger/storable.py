@@ -18,7 +18,7 @@ from louver.timestamps import to_utc
 
 __all__ = ["FIELDS", "require_fields", "require_storable", "storable"]
 
-R = TypeVar("R", bound=Record)
+T = TypeVar("T", bound=Record)
 
 
 FIELDS: dict[type[Record], tuple[str, ...]] = {
@@ -59,7 +59,7 @@ def require_storable(name: str, value: Any) -> None:
             require_storable(name, item)
 
 
-def storable(record: R) -> R:
+def storable(record: T) -> T:
     """
     The record as every store gives it back: its times in UTC, all else unchanged.
 

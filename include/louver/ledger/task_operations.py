@@ -12,7 +12,9 @@ from louver.errors import IntegrityError
 from louver.ledger.contract import OpenedTask, RunStart
 from louver.ledger.records import (
     RESULT,
+    ApprovalRecord,
     CheckpointRecord,
+    Decision,
     PayloadRecord,
     RunKey,
     RunRecord,
@@ -61,7 +63,7 @@ class TaskOperations(Transactional):
 
     def _keep_definition(self, rows: Rows, start: RunStart, *, now: datetime) -> None:
         payload_id = _definition_payload(start.definition_fingerprint)
-        if rows.get(PayloadRecord, payload_id) is None:
+        if rows.peek(PayloadRecord, payload_id) is None:
             binding = _definition_binding(start.definition_fingerprint)
             self._keep(rows, payload_id, dict(start.definition), binding=binding, now=now)
 
@@ -73,7 +75,7 @@ class TaskOperations(Transactional):
 
     def get_run(self, key: RunKey) -> RunRecord | None:
         with self._transaction() as rows:
-            return rows.get(RunRecord, key.dag_id, key.run_id)
+            return rows.peek(RunRecord, key.dag_id, key.run_id)
 
     def find_runs(self, *, dag_id: str | None = None, run_id: str | None = None) -> list[RunRecord]:
         wanted = {
@@ -92,14 +94,10 @@ class TaskOperations(Transactional):
     def open_task(self, key: TaskKey, claim: Claim, *, now: datetime) -> OpenedTask:
         with self._transaction() as rows:
             run = self._run(rows, key.run)
-            known = rows.get(TaskRecord, key.dag_id, key.run_id, key.task_id, key.map_index)
-            record = known or _new_record(key, run, now=now)
+            record = self._locked(rows, key, run, now=now)
             opening = plan_opening(record, claim, incarnation=run.incarnation)
             after, transitions = self._append(rows, opening.record, opening.changes, claim.source, now)
-            if known is None:
-                rows.insert(after)
-            else:
-                rows.update(after)
+            rows.update(after)
         token = Token(
             key=key,
             incarnation=after.incarnation,
@@ -142,29 +140,34 @@ class TaskOperations(Transactional):
     ) -> TransitionRecord | None:
         with self._transaction() as rows:
             run = self._run(rows, key.run)
-            known = rows.get(TaskRecord, key.dag_id, key.run_id, key.task_id, key.map_index)
-            record = known or _new_record(key, run, now=now)
+            record = self._locked(rows, key, run, now=now)
             if record.session != session:
                 return None
-            place = {
-                "dag_id": key.dag_id,
-                "run_id": key.run_id,
-                "task_id": key.task_id,
-                "map_index": key.map_index,
-            }
-            side = rows.find(TransitionRecord, chain="side", **place)
+            side = [row for row in rows.find(TransitionRecord, **_place(key)) if row.chain == "side"]
             after, row = apply_change(record, change, source=source, now=now, side_version=len(side) + 1)
-            fenced = replace(after, session=record.session + 1, nonce=None)
             rows.insert(row)
-            if known is None:
-                rows.insert(fenced)
-            else:
-                rows.update(fenced)
+            rows.update(replace(after, session=record.session + 1, nonce=None))
+            if after.state.terminal:
+                self._void_requests(rows, key, now=now)
             return row
+
+    @staticmethod
+    def _locked(rows: Rows, key: TaskKey, run: RunRecord, *, now: datetime) -> TaskRecord:
+        """The task's record, made where it is new, and locked: whoever comes second waits for the first."""
+        fresh = _new_record(key, run, now=now)
+        rows.insert(fresh)
+        return rows.get(TaskRecord, key.dag_id, key.run_id, key.task_id, key.map_index) or fresh
+
+    @staticmethod
+    def _void_requests(rows: Rows, key: TaskKey, *, now: datetime) -> None:
+        """A task that is over waits for nobody's answer."""
+        for request in rows.find(ApprovalRecord, dag_id=key.dag_id, run_id=key.run_id):
+            if request.task == key and request.decision is Decision.PENDING:
+                rows.update(replace(request, decision=Decision.VOID, decided_at=now))
 
     def get_task(self, key: TaskKey) -> TaskRecord | None:
         with self._transaction() as rows:
-            return rows.get(TaskRecord, key.dag_id, key.run_id, key.task_id, key.map_index)
+            return rows.peek(TaskRecord, key.dag_id, key.run_id, key.task_id, key.map_index)
 
     def list_tasks(self, run: RunKey) -> list[TaskRecord]:
         with self._transaction() as rows:
@@ -205,7 +208,7 @@ class TaskOperations(Transactional):
     def load_checkpoint(self, token: Token, name: str, default: Any) -> Any:
         key = token.key
         with self._transaction() as rows:
-            record = rows.get(
+            record = rows.peek(
                 CheckpointRecord, key.dag_id, key.run_id, key.task_id, key.map_index, token.generation, name
             )
             if record is None or record.incarnation != token.incarnation:
@@ -218,10 +221,10 @@ class TaskOperations(Transactional):
 
     def load_result(self, key: TaskKey) -> Any:
         with self._transaction() as rows:
-            task = rows.get(TaskRecord, key.dag_id, key.run_id, key.task_id, key.map_index)
+            task = rows.peek(TaskRecord, key.dag_id, key.run_id, key.task_id, key.map_index)
             if task is None or task.state is not TaskState.SUCCEEDED:
                 raise IntegrityError(f"{key} has no committed result")
-            record = rows.get(
+            record = rows.peek(
                 CheckpointRecord, key.dag_id, key.run_id, key.task_id, key.map_index, task.generation, RESULT
             )
             if record is None:
@@ -258,6 +261,10 @@ def _new_record(key: TaskKey, run: RunRecord, *, now: datetime) -> TaskRecord:
         incarnation=run.incarnation,
         updated_at=now,
     )
+
+
+def _place(key: TaskKey) -> dict[str, Any]:
+    return {"dag_id": key.dag_id, "run_id": key.run_id, "task_id": key.task_id, "map_index": key.map_index}
 
 
 def _binding(record: CheckpointRecord, run: RunRecord) -> Mapping[str, Any]:

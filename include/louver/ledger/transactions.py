@@ -38,7 +38,7 @@ class Transactional(Ledger):
         return check_token(record, token)
 
     def _run(self, rows: Rows, key: RunKey) -> RunRecord:
-        run = rows.get(RunRecord, key.dag_id, key.run_id)
+        run = rows.peek(RunRecord, key.dag_id, key.run_id)
         if run is None:
             raise LedgerError(f"run {key.run_id} of {key.dag_id} is not in the ledger; open it first")
         return run
@@ -56,7 +56,7 @@ class Transactional(Ledger):
     def _load(
         self, rows: Rows, payload_id: str, *, binding: Mapping[str, Any], digest: str | None = None
     ) -> Any:
-        payload = rows.get(PayloadRecord, payload_id)
+        payload = rows.peek(PayloadRecord, payload_id)
         if payload is None:
             raise IntegrityError("a stored value is gone: its payload row is missing")
         if digest is not None and digest_of(payload.envelope) != digest:

@@ -18,7 +18,7 @@ from louver.ledger.storable import FIELDS, require_fields, require_storable, sto
 
 __all__ = ["SqlRows"]
 
-R = TypeVar("R", bound=Record)
+T = TypeVar("T", bound=Record)
 
 # Names of parameters that a column can never have.
 _KEY = "primary__"
@@ -36,13 +36,20 @@ class SqlRows:
         self._connection = connection
         self._dialect = connection.dialect.name
 
-    def get(self, kind: type[R], *primary: Any) -> R | None:
+    def get(self, kind: type[T], *primary: Any) -> T | None:
         """The row with this primary key, locked for writing until the transaction ends."""
+        return self._one(kind, primary, self._statements(kind).get)
+
+    def peek(self, kind: type[T], *primary: Any) -> T | None:
+        """The row with this primary key, not locked."""
+        return self._one(kind, primary, self._statements(kind).peek)
+
+    def _one(self, kind: type[T], primary: tuple[Any, ...], statement: Executable) -> T | None:
         key: dict[str, Any] = {}
         for name, value in zip(kind.PRIMARY, primary, strict=True):
             require_storable(name, value)
             key[_KEY + name] = value
-        row = self._connection.execute(self._statements(kind).get, key).first()
+        row = self._connection.execute(statement, key).first()
         return None if row is None else _record(kind, row)
 
     def insert(self, record: Record) -> bool:
@@ -63,7 +70,7 @@ class SqlRows:
         if self._connection.execute(self._statements(kind).update, values).rowcount != 1:
             raise LedgerError(f"there is no {kind.TABLE} row with this primary key to update")
 
-    def find(self, kind: type[R], **equal: Any) -> list[R]:
+    def find(self, kind: type[T], /, **equal: Any) -> list[T]:
         """Rows with these field values, in order of their primary key; not locked."""
         require_fields(kind, equal)
         for name, value in equal.items():
@@ -89,6 +96,7 @@ class _Statements:
         key = [self._columns[name] == self._parameter(_KEY, name) for name in kind.PRIMARY]
         # SQLite has no FOR UPDATE and needs none: its transactions begin with the write lock.
         self.get: Executable = self._select.where(*key).with_for_update()
+        self.peek: Executable = self._select.where(*key)
         self.update: Executable = update(TABLES[kind]).where(*key)
         # ON CONFLICT is no common SQL, so each dialect has an insert of its own.
         of_dialect: Any = postgresql.insert if dialect == "postgresql" else sqlite.insert
@@ -115,7 +123,7 @@ class _Statements:
 _STATEMENTS: dict[tuple[type[Record], str], _Statements] = {}
 
 
-def _record(kind: type[R], row: Any) -> R:
+def _record(kind: type[T], row: Any) -> T:
     return kind(**dict(zip(FIELDS[kind], row, strict=True)))
 
 

@@ -1,0 +1,73 @@
+"""What every ``airflow`` command loads of Louver stays light and is well formed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+from airflow.cli.cli_config import ActionCommand, GroupCommand
+
+import airflow
+from louver_provider.cli.definition import get_louver_cli_commands
+from louver_provider.get_provider_info import get_provider_info
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def modules_after(statement: str) -> set[str]:
+    code = f"import sys\n{statement}\nprint('\\n'.join(sys.modules))"
+    environment = {"PYTHONPATH": f"{ROOT / 'include'}:{ROOT / 'plugins'}"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    return set(done.stdout.split())
+
+
+def test_the_provider_info_imports_nothing_of_airflow() -> None:
+    loaded = modules_after("import louver_provider.get_provider_info")
+    assert not {name for name in loaded if name.partition(".")[0] in ("airflow", "sqlalchemy")}
+
+
+def test_the_cli_declarations_load_no_bodies_and_no_ledger() -> None:
+    loaded = modules_after(
+        "from airflow.cli import cli_config\nbefore = set(sys.modules)\n"
+        "import louver_provider.cli.definition as d\nd.get_louver_cli_commands()\n"
+        "sys.modules = {name: None for name in set(sys.modules) - before}"
+    )
+    assert loaded <= {"louver_provider", "louver_provider.cli", "louver_provider.cli.definition"}
+
+
+def test_the_provider_info_obeys_airflows_schema() -> None:
+    schema = json.loads((Path(airflow.__file__).parent / "provider_info.schema.json").read_text())
+    jsonschema.validate(get_provider_info(), schema)
+
+
+def test_the_distribution_has_the_name_that_the_info_says() -> None:
+    assert get_provider_info()["package-name"] == "airflow-provider-louver"
+
+
+def commands(group: GroupCommand) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for command in group.subcommands:
+        if isinstance(command, ActionCommand):
+            found[command.name] = command
+        else:
+            found |= {f"{command.name} {name}": inner for name, inner in commands(command).items()}
+    return found
+
+
+def test_every_command_has_a_help_worth_reading_and_a_body() -> None:
+    (group,) = get_louver_cli_commands()
+    assert isinstance(group, GroupCommand)
+    found = commands(group)
+    assert set(found) == {"submit", "status", "history", "workflow validate", "db upgrade"}
+    for command in found.values():
+        assert command.description
+        assert "Exit codes" in command.epilog
+        parser = argparse.ArgumentParser()
+        for argument in command.args:
+            argument.add_to_parser(parser)
+        assert parser.format_help()

@@ -1,0 +1,75 @@
+"""The ``[louver]`` section, and the key that is made where none is configured."""
+
+from __future__ import annotations
+
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from louver.errors import ConfigurationError
+from louver_provider import settings
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(settings, "AIRFLOW_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_defaults(home: Path) -> None:
+    found = settings.load_settings()
+    assert found.ledger_url == f"sqlite:///{home}/louver.db"
+    assert found.resume_guard == timedelta(seconds=2)
+    assert found.xcom_inline_bytes == 32 * 1024
+
+
+def test_what_is_configured_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__LOUVER__LEDGER_URL", "memory://")
+    monkeypatch.setenv("AIRFLOW__LOUVER__RESUME_GUARD", "0.5")
+    found = settings.load_settings()
+    assert (found.ledger_url, found.resume_guard) == ("memory://", timedelta(seconds=0.5))
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "nan", "inf", "1e300"])
+def test_a_number_that_is_none_is_named(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__LOUVER__RESUME_GUARD", text)
+    with pytest.raises(ConfigurationError, match=r"\[louver\] resume_guard must be a number"):
+        settings.load_settings()
+
+
+def test_the_own_key_is_made_once_and_for_its_owner_alone(home: Path) -> None:
+    first = settings.load_signing_keys()
+    path = home / settings.KEY_FILE
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert settings.load_signing_keys() == first
+    assert [entry.name for entry in home.iterdir()] == [settings.KEY_FILE]
+
+
+def test_many_that_make_the_key_at_once_agree(home: Path) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        keys = [future.result() for future in [pool.submit(settings.load_signing_keys) for _ in range(64)]]
+    assert all(key == keys[0] for key in keys)
+    assert [entry.name for entry in home.iterdir()] == [settings.KEY_FILE]
+
+
+def test_configured_keys_leave_no_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__LOUVER__SIGNING_KEYS", "new:0123456789abcdef,old:fedcba9876543210")
+    assert settings.load_signing_keys().current == "new"
+    assert list(home.iterdir()) == []
+
+
+def test_a_broken_key_never_shows_its_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__LOUVER__SIGNING_KEYS", "id:tooshort")
+    with pytest.raises(ConfigurationError) as caught:
+        settings.load_signing_keys()
+    assert "tooshort" not in str(caught.value)
+    assert "'id'" in str(caught.value)
+
+
+def test_a_home_that_cannot_be_written_is_said_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(settings, "AIRFLOW_HOME", str(tmp_path / "missing"))
+    with pytest.raises(ConfigurationError, match=r"set \[louver\] signing_keys"):
+        settings.load_signing_keys()
