@@ -1,8 +1,8 @@
 """
 The order workflow: validate, then reserve and assess, then a person's approval, then charge, then notify.
 
-All there is to it stands in ``order.json`` (what runs when) and in ``shop.orders`` (what each step does). Start
-a run with the form in the UI, or with an event::
+All there is to it stands in ``order.json`` (what runs when) and in ``shop.orders`` (what each step does).
+Start a run with the form in the UI, or with an event::
 
     airflow louver submit order_workflow --event dags/examples/order_event.json
 """

@@ -1,8 +1,8 @@
 """
 ``make demo``: the order workflow on a real Airflow, from a killed process to a refund, with proof.
 
-Everything happens in a home of its own, which is removed at the end where all went as described, and kept where
-it did not. The last line is ``DEMO`` and a JSON object; exit code 0 only where every expectation was met.
+Everything happens in a home of its own, which is removed at the end where all went as described, and kept
+where it did not. The last line is ``DEMO`` and a JSON object; exit code 0 only where every expectation was met.
 """
 
 from __future__ import annotations

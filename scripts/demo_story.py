@@ -215,7 +215,7 @@ class Story:
         self._say(f"{run.letter}: the charge was refused as stale and has asked anew")
 
     def _another_amount_under_the_same_key(self, first: Run) -> Run:
-        """E: another event for A's order, at a new price: charge:<order> was committed with another amount."""
+        """E: another event for A's order, at a new price; the key of its charge is in use with the old one."""
         prices.set_price("teapot", "110.00")
         data = {**first.event["data"], "amount": "110.00"}
         run = Run(

@@ -22,12 +22,21 @@ from louver.ports import StepRuntime
 from louver.sessions import Claim
 from louver.states import RunState, TaskState
 
-__all__ = ["COMPENSATE", "OUTCOME", "RunOverview", "close_run", "compensate_call", "overview"]
+__all__ = [
+    "CLOSING_RETRY",
+    "COMPENSATE",
+    "OUTCOME",
+    "RunOverview",
+    "close_run",
+    "compensate_call",
+    "overview",
+]
 
 COMPENSATE, OUTCOME = "compensate", "outcome"
 """Task ids of the closing tasks."""
 
-_RETRY = RetryPolicy(max_attempts=3, delay=timedelta(seconds=5))
+CLOSING_RETRY = RetryPolicy(max_attempts=3, delay=timedelta(seconds=5))
+"""How often compensating is tried where the ledger, or a process still at work, was in the way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +90,7 @@ def compensate_call(definition: Definition, start: RunStart, claim: Claim) -> Ta
         return {"forward": str(forward), "undone": list(report.undone), "standing": list(report.standing)}
 
     key = TaskKey(start.key.dag_id, start.key.run_id, COMPENSATE)
-    return TaskCall(key=key, start=start, claim=claim, retry=_RETRY, body=body)
+    return TaskCall(key=key, start=start, claim=claim, retry=CLOSING_RETRY, body=body)
 
 
 def close_run(definition: Definition, run: RunKey, ledger: Ledger, *, now: datetime) -> RunOverview:

@@ -227,7 +227,9 @@ class TaskContext:
             again = "" if token.incarnation == 1 else f"~{token.incarnation}"
             key = f"{token.key.run_id}{again}::{token.key.task_id}::{token.key.map_index}::{name}"
         if len(require_text("key", key).encode("utf-8", "replace")) > _MAX_KEY:
-            raise ConfigurationError(f"effect {name!r}: its key is longer than {_MAX_KEY} bytes; hash the long part")
+            raise ConfigurationError(
+                f"effect {name!r}: its key is longer than {_MAX_KEY} bytes; hash the long part"
+            )
         return EffectCall(
             name=name,
             key=key,

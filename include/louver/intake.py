@@ -106,11 +106,15 @@ class Intake:
             _, record = self._accept(runtime.ledger, event, raw, run_id=run_id, now=runtime.now())
         if record.run_id != run_id:
             change = Change(
-                to=TaskState.CANCELLED, trigger="orchestrator:duplicate", reason=f"duplicate_of {record.run_id}"
+                to=TaskState.CANCELLED,
+                trigger="orchestrator:duplicate",
+                reason=f"duplicate_of {record.run_id}",
             )
             raise Ended(change, _DuplicateEvent(f"the event was taken in before, by run {record.run_id}"))
         runtime.ledger.confirm_event(record, now=runtime.now())
-        runtime.log.tell("event.taken_in", "event %s, payload %s", record.identity[:12], record.payload_fingerprint[:12])
+        runtime.log.tell(
+            "event.taken_in", "event %s, payload %s", record.identity[:12], record.payload_fingerprint[:12]
+        )
         return self._parameter(parse_event(raw))
 
     def _referred(self, reference: Any, ledger: Ledger) -> tuple[EventRecord, bytes]:
@@ -131,7 +135,9 @@ class Intake:
         else:
             fields = {name: value for name, value in conf.items() if name != EVENT}
             if not fields:
-                raise EventRejected(None, "the run was triggered without one; fill in the form, or use louver submit")
+                raise EventRejected(
+                    None, "the run was triggered without one; fill in the form, or use louver submit"
+                )
             event = self.profile.from_form(fields, source=f"/airflow/dags/{self.dag_id}", id=run_id)
         return event, encode_event(event)
 
@@ -147,7 +153,7 @@ class Intake:
 
 
 def _as_bytes(event: Any) -> bytes:
-    """The event as a person put it into ``conf``, back in its JSON form, so that one strict reader reads all."""
+    """The event as a person put it into ``conf``, back in its JSON form: one strict reader reads all."""
     return json.dumps(event, allow_nan=False, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
@@ -162,5 +168,7 @@ def profile_for(event_type: str) -> EventProfile:
     """
     profile = _PROFILES.get(event_type)
     if profile is None:
-        raise ConfigurationError(f"no profile is known for event type {event_type!r}; give profile= to the Dag")
+        raise ConfigurationError(
+            f"no profile is known for event type {event_type!r}; give profile= to the Dag"
+        )
     return profile

@@ -57,9 +57,7 @@ def change_from_airflow(state: TaskState, airflow_state: str | None) -> Change |
 
 def _marked(to: TaskState, reason: str) -> Change:
     kind = FailureKind.EXCEPTION if to is TaskState.FAILED else None
-    return Change(
-        to=to, trigger="user:marked", reason=reason, failure_kind=kind, precision=Precision.BOUNDED
-    )
+    return Change(to=to, trigger="user:marked", reason=reason, failure_kind=kind, precision=Precision.BOUNDED)
 
 
 def settle_from_airflow(ti: Any, definition: Definition, process: StepProcess) -> None:
@@ -76,7 +74,9 @@ def settle_from_airflow(ti: Any, definition: Definition, process: StepProcess) -
         key = TaskKey(ti.dag_id, ti.run_id, name)
         row = process.ledger.mark(key, change, session=_session(record), source=Source.WORKER, now=now)
         if row is not None:
-            process.log.tell("state", "%s: state %s -> %s (%s)", name, row.from_state, row.to_state, row.trigger)
+            process.log.tell(
+                "state", "%s: state %s -> %s (%s)", name, row.from_state, row.to_state, row.trigger
+            )
 
 
 def _session(record: TaskRecord | None) -> int:

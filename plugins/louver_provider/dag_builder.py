@@ -1,16 +1,16 @@
 """
 From a definition to a real Airflow Dag: a task per node, and two teardowns that close the run.
 
-A Dag file stays thin; as in every Dag file, the words ``airflow`` and ``dag`` have to stand in it, or Airflow's
-safe mode passes it over::
+A Dag file stays thin; as in every Dag file, the words ``airflow`` and ``dag`` have to stand in it, or
+Airflow's safe mode passes it over::
 
     # airflow Dag
     from louver_provider.dag_builder import dag_from_file
 
     dag = dag_from_file(Path(__file__).with_name("order.json"))
 
-A definition that breaks a rule raises while the file is parsed, so Airflow shows it as an import error of that
-Dag alone.
+A definition that breaks a rule raises while the file is parsed, so Airflow shows it as an import error of
+that Dag alone.
 """
 
 from __future__ import annotations

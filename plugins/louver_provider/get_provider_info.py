@@ -12,7 +12,7 @@ def get_provider_info() -> dict[str, Any]:
     return {
         "package-name": "airflow-provider-louver",
         "name": "Louver",
-        "description": "Sagas with compensation, effects that happen once, bound approvals and an honest audit trail.",
+        "description": "Sagas with compensation, effects that happen once, bound approvals, an audit trail.",
         "cli": ["louver_provider.cli.definition.get_louver_cli_commands"],
         "config": {
             "louver": {
@@ -25,19 +25,19 @@ def get_provider_info() -> dict[str, Any]:
                         sensitive=True,
                     ),
                     "signing_keys": _option(
-                        "Keys that sign what the ledger keeps: id:secret,id:secret, the newest first; older ones stay"
-                        " readable. Empty means a key made at first use in AIRFLOW_HOME, for this machine alone.",
+                        "Keys that sign what the ledger keeps: id:secret,id:secret, the newest first; older"
+                        " ones stay readable. Empty means a key made at first use in AIRFLOW_HOME.",
                         default="",
                         sensitive=True,
                     ),
                     "resume_guard": _option(
-                        "Seconds that a task must have been parked before an answer is delivered to it; Airflow can"
-                        " fail a task that is answered before its parked process has gone.",
+                        "Seconds that a task must have been parked before an answer is delivered to it;"
+                        " Airflow can fail a task that is answered before its parked process has gone.",
                         kind="float",
                         default="2.0",
                     ),
                     "xcom_inline_bytes": _option(
-                        "Results up to this size stand in the XCom row; larger ones are a reference to the ledger.",
+                        "Results up to this size stand in the XCom row; larger ones refer to the ledger.",
                         kind="integer",
                         default="32768",
                     ),
@@ -47,7 +47,9 @@ def get_provider_info() -> dict[str, Any]:
     }
 
 
-def _option(description: str, *, default: str, kind: str = "string", sensitive: bool = False) -> dict[str, Any]:
+def _option(
+    description: str, *, default: str, kind: str = "string", sensitive: bool = False
+) -> dict[str, Any]:
     option: dict[str, Any] = {
         "description": description,
         "version_added": "0.1.0",

@@ -21,14 +21,10 @@ def record_mark(task_instance: Any, airflow_state: str) -> None:
     :param airflow_state: ``success`` or ``failed``.
     """
     ledger = get_ledger()
-    key = TaskKey(
-        task_instance.dag_id, task_instance.run_id, task_instance.task_id, task_instance.map_index
-    )
+    key = TaskKey(task_instance.dag_id, task_instance.run_id, task_instance.task_id, task_instance.map_index)
     record = ledger.get_task(key)
     if record is None:
         return
     change = change_from_airflow(record.state, airflow_state)
     if change is not None:
-        ledger.mark(
-            key, change, session=record.session, source=Source.LISTENER, now=SystemClock().now()
-        )
+        ledger.mark(key, change, session=record.session, source=Source.LISTENER, now=SystemClock().now())

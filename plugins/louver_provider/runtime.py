@@ -85,7 +85,8 @@ class _TaskLog:
 
     def tell(self, action: str, message: str, *args: object) -> None:
         level = {"log.warning": logging.WARNING, "log.error": logging.ERROR}.get(action, logging.INFO)
-        self._logger.log(level, "louver [%s] " + message, action, *args)
+        line = f"louver [%s] {message}"
+        self._logger.log(level, line, action, *args)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +110,12 @@ class StepProcess:
 
     @classmethod
     def from_context(
-        cls, context: Mapping[str, Any], definition: Definition, logger: logging.Logger, *, nonce: str | None = None
+        cls,
+        context: Mapping[str, Any],
+        definition: Definition,
+        logger: logging.Logger,
+        *,
+        nonce: str | None = None,
     ) -> StepProcess:
         """
         Read what Airflow says about this task.
@@ -219,4 +225,3 @@ def answer_from_event(event: Mapping[str, Any] | None) -> ParkAnswer:
     except ApprovalClosed:
         return ParkAnswer()
     return ParkAnswer(request_id=given.get("request_id"), answer=answer)
-

@@ -47,7 +47,10 @@ def load_settings() -> Settings:
     :raises ConfigurationError: naming the option that cannot be used, and what it may be.
     """
     # Quoted: a '%' or '?' in the home's path would be read as part of the URL.
-    url = conf.get(SECTION, "ledger_url", fallback="") or f"sqlite:///{quote(str(airflow_home() / 'louver.db'))}"
+    url = (
+        conf.get(SECTION, "ledger_url", fallback="")
+        or f"sqlite:///{quote(str(airflow_home() / 'louver.db'))}"
+    )
     return Settings(
         ledger_url=url,
         resume_guard=timedelta(seconds=_number("resume_guard", 2.0)),
@@ -92,7 +95,8 @@ def _own_key(path: Path) -> SigningKeys:
             pass
         except OSError as error:
             raise ConfigurationError(
-                f"no signing key is configured and {path} cannot be made ({error.strerror}); set [louver] signing_keys"
+                f"no signing key is configured and {path} cannot be made ({error.strerror}); "
+                "set [louver] signing_keys"
             ) from error
         finally:
             draft.unlink(missing_ok=True)

@@ -113,7 +113,8 @@ def test_an_answer_that_the_task_gave_itself_has_no_person() -> None:
 
 
 @pytest.mark.parametrize(
-    "event", [{"error": "too late", "error_type": "timeout"}, {"chosen_options": ["Approve"], "timedout": True}]
+    "event",
+    [{"error": "too late", "error_type": "timeout"}, {"chosen_options": ["Approve"], "timedout": True}],
 )
 def test_a_time_out_is_no_answer(event: dict[str, Any]) -> None:
     assert answer_from_event(event) == ParkAnswer(timed_out=True)
@@ -133,6 +134,4 @@ def test_the_form_ties_the_answer_to_the_request() -> None:
 def test_nothing_in_the_payload_becomes_markup() -> None:
     form = describe_request(FIRST, {"note": "a | b\n| [x](http://evil) <img src=x> `c` *d*"})
     (row,) = [line for line in form.body.splitlines() if line.startswith("| note")]
-    assert row == (
-        r"| note | a \| b \| \[x\]\(http://evil\) \<img src=x\> \`c\` \*d\* |"
-    )
+    assert row == (r"| note | a \| b \| \[x\]\(http://evil\) \<img src=x\> \`c\` \*d\* |")

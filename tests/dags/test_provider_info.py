@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import airflow
 import jsonschema
 from airflow.cli.cli_config import ActionCommand, GroupCommand
 
-import airflow
 from louver_provider.cli.definition import get_louver_cli_commands
 from louver_provider.get_provider_info import get_provider_info
 
@@ -22,7 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 def modules_after(statement: str) -> set[str]:
     code = f"import sys\n{statement}\nprint('\\n'.join(sys.modules))"
     environment = {"PYTHONPATH": f"{ROOT / 'include'}:{ROOT / 'plugins'}"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
     return set(done.stdout.split())
 
 

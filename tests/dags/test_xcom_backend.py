@@ -24,7 +24,13 @@ from louver_provider.xcom.backend import REFERENCE, LouverXCom
 
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
 KEY = TaskKey("orders", "r1", "one")
-IDS: dict[str, Any] = {"key": "return_value", "dag_id": "orders", "run_id": "r1", "task_id": "one", "map_index": -1}
+IDS: dict[str, Any] = {
+    "key": "return_value",
+    "dag_id": "orders",
+    "run_id": "r1",
+    "task_id": "one",
+    "map_index": -1,
+}
 
 
 @pytest.fixture
@@ -62,7 +68,9 @@ def test_small_plain_values_stand_in_the_row(value: Any, ledger: Ledger) -> None
     assert pulled(shown) == value
 
 
-@pytest.mark.parametrize("value", ["x" * 40_000, {"price": Decimal("1.10")}, (1, 2), {"at": NOW}, b"\x00", {1, 2}])
+@pytest.mark.parametrize(
+    "value", ["x" * 40_000, {"price": Decimal("1.10")}, (1, 2), {"at": NOW}, b"\x00", {1, 2}]
+)
 def test_other_values_are_a_reference_that_leads_to_the_signed_result(value: Any, ledger: Ledger) -> None:
     succeed(ledger, value)
     shown = LouverXCom.serialize_value(value, **IDS)

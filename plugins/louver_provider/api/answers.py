@@ -15,7 +15,7 @@ from sqlalchemy import select
 from louver.approvals import OPTIONS
 from louver.clock import SystemClock
 from louver.ledger.records import ApprovalRecord, Decision, TaskKey
-from louver_provider.api.hitl_guard import Refusal
+from louver_provider.api.refusal import Refusal
 from louver_provider.approval_form import REQUEST_ID
 from louver_provider.hooks.ledger import get_ledger
 from louver_provider.settings import load_settings
@@ -97,6 +97,8 @@ def _judge_park(key: TaskKey, *, now: datetime) -> Refusal | None:
     left = (row.updated_at + guard - now).total_seconds()
     if left > 0:
         return Refusal(
-            status=409, detail="The task has only just parked; answer again.", retry_after=max(1, math.ceil(left))
+            status=409,
+            detail="The task has only just parked; answer again.",
+            retry_after=max(1, math.ceil(left)),
         )
     return None

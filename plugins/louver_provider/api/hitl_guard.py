@@ -2,9 +2,9 @@
 Guards the answers to approvals on their way through the API server.
 
 A root middleware, since Airflow has no other place before an answer is recorded. It runs before Airflow has
-authenticated anybody, so it can only refuse; the decision itself is recorded by the resumed task alone. What it
-refuses (semantics sections 6 and 8): anything but exactly one legal option, an answer to another request than
-the pending one, a late answer, and one that comes before the parked process has surely gone.
+authenticated anybody, so it can only refuse; the decision itself is recorded by the resumed task alone.
+What it refuses (semantics sections 6 and 8): anything but exactly one legal option, an answer to another
+request than the pending one, a late answer, and one that comes before the parked process has surely gone.
 
 It also mends a fault of Airflow: a task that asks again in the same instance keeps its old subject and body.
 Once Airflow has accepted a question, its row is brought up to what the task has sent.
@@ -16,13 +16,14 @@ import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
 from anyio.to_thread import run_sync
 
-__all__ = ["HitlGuard", "Refusal"]
+from louver_provider.api.refusal import Refusal
+
+__all__ = ["HitlGuard"]
 
 log = logging.getLogger(__name__)
 
@@ -37,21 +38,6 @@ _ANSWER = re.compile(
 )
 _QUESTION = re.compile(r".*/execution/hitlDetails/(?P<ti_id>[0-9a-fA-F-]{36})/?")
 _MAX_BODY = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """
-    Why an answer is not passed on.
-
-    :param status: the HTTP status.
-    :param detail: for the person, in Airflow's own shape of an error.
-    :param retry_after: whole seconds after which the same answer is worth trying again.
-    """
-
-    status: int
-    detail: str
-    retry_after: int | None = None
 
 
 class HitlGuard:

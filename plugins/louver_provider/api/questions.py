@@ -20,8 +20,8 @@ def renew_question(ti_id: str, body: bytes) -> None:
     """
     Write what the task has sent over what Airflow kept of an earlier question of the same instance.
 
-    Only questions of Louver's tasks are touched: those that carry a request which the ledger knows for exactly
-    this task.
+    Only questions of Louver's tasks are touched: those that carry a request which the ledger knows for
+    exactly this task.
 
     :param ti_id: Airflow's id of the task instance.
     :param body: what the task sent to the Execution API, accepted there.

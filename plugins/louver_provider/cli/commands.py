@@ -59,7 +59,7 @@ def _show(args: Namespace, data: list[dict[str, Any]]) -> None:
 def _find_run(ledger: Ledger, args: Namespace) -> RunRecord:
     found = ledger.find_runs(run_id=args.run_id, dag_id=args.dag_id)
     if not found:
-        _fail(f"run {args.run_id!r} is not in the ledger: check the id, or wait until its first step has started")
+        _fail(f"run {args.run_id!r} is not in the ledger: check the id, or wait for its first step to start")
     if len(found) > 1:
         dags = ", ".join(sorted(run.dag_id for run in found))
         _fail(f"several Dags have a run {args.run_id!r}: {dags}; choose one with --dag-id", BAD_USAGE)
@@ -143,7 +143,9 @@ def _intake_of(dag_id: str) -> Any:
     try:
         dag = get_dag_by_file_location(dag_id)
     except KeyError:
-        _fail(f"Dag {dag_id!r} is known, but its file does not parse now; see airflow dags list-import-errors")
+        _fail(
+            f"Dag {dag_id!r} is known, but its file does not parse now; see airflow dags list-import-errors"
+        )
     for task in dag.tasks:
         if isinstance(task, StepOperator) and task.intake is not None:
             return task.intake

@@ -1,6 +1,4 @@
-"""
-Declarations of ``airflow louver``; every ``airflow`` command loads this, so the bodies are loaded only when called.
-"""
+"""Declarations of ``airflow louver``: every ``airflow`` command loads them, the bodies only when called."""
 
 from __future__ import annotations
 
@@ -20,15 +18,17 @@ from airflow.cli.cli_config import (
 __all__ = ["get_louver_cli_commands"]
 
 _EXIT_CODES = (
-    "Exit codes: 0 done; 1 the command failed; 2 bad usage; 3 the command worked, but the run it is about has ended "
-    "without success."
+    "Exit codes: 0 done; 1 the command failed; 2 bad usage; 3 the command worked, but the run it is about "
+    "has ended without success."
 )
 
 ARG_RUN = Arg(("run_id",), help="The run's id, as Airflow shows it.")
 ARG_TASK = Arg(("task_id",), help="Only this step.", nargs="?")
 ARG_DAG_OPTION = Arg(("--dag-id",), help="The Dag, where several have a run of this id.", metavar="DAG_ID")
 ARG_DAG = Arg(("dag_id",), help="The Dag to start a run of; its definition must declare an event_type.")
-ARG_EVENT = Arg(("--event",), help="File with one CloudEvent as JSON; '-' reads standard input.", required=True)
+ARG_EVENT = Arg(
+    ("--event",), help="File with one CloudEvent as JSON; '-' reads standard input.", required=True
+)
 ARG_FILE = Arg(("file",), help="A definition, such as order.json.")
 
 
@@ -72,8 +72,8 @@ def get_louver_cli_commands() -> list[CLICommand]:
             name="submit",
             help="Start a run with an event, once",
             description="Checks the event, keeps it in the ledger and triggers a run that carries its id and "
-            "fingerprint alone. The same event again answers with the same run and starts none; the same (source, "
-            "id) with another payload is refused.",
+            "fingerprint alone. The same event again answers with the same run and starts none; the same "
+            "(source, id) with another payload is refused.",
             func=_body("submit"),
             args=(ARG_DAG, ARG_EVENT, ARG_OUTPUT, ARG_VERBOSE),
             epilog=_EXIT_CODES,
@@ -81,8 +81,8 @@ def get_louver_cli_commands() -> list[CLICommand]:
         ActionCommand(
             name="status",
             help="What a run is doing, step by step",
-            description="The run's state, recomputed from its steps and effects; each step with what it waits for; "
-            "effects and approvals. Ids, hashes and states only.",
+            description="The run's state, recomputed from its steps and effects; each step with what it "
+            "waits for; effects and approvals. Ids, hashes and states only.",
             func=_body("status"),
             args=(ARG_RUN, ARG_DAG_OPTION, ARG_OUTPUT, ARG_VERBOSE),
             epilog=_EXIT_CODES,
@@ -90,7 +90,7 @@ def get_louver_cli_commands() -> list[CLICommand]:
         ActionCommand(
             name="history",
             help="The audit trail of a run, or of one step",
-            description="Every transition: when, from, to, by which trigger, by whom, why, and in which attempt.",
+            description="Every transition: when, from, to, by which trigger, by whom, why, in which attempt.",
             func=_body("history"),
             args=(ARG_RUN, ARG_TASK, ARG_DAG_OPTION, ARG_OUTPUT, ARG_VERBOSE),
             epilog=_EXIT_CODES,
@@ -98,4 +98,8 @@ def get_louver_cli_commands() -> list[CLICommand]:
         workflow,
         database,
     )
-    return [GroupCommand(name="louver", help="Sagas, effects, approvals and their audit trail", subcommands=commands)]
+    return [
+        GroupCommand(
+            name="louver", help="Sagas, effects, approvals and their audit trail", subcommands=commands
+        )
+    ]

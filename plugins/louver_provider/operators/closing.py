@@ -1,8 +1,8 @@
 """
 The two tasks that close every Louver run.
 
-They are teardowns that can fail the Dag run: plain ``all_done`` tasks are skipped by a ShortCircuit, or when a
-run is marked failed, and the run then turns green (semantics section 2).
+They are teardowns that can fail the Dag run: plain ``all_done`` tasks are skipped by a ShortCircuit, or when
+a run is marked failed, and the run then turns green (semantics section 2).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from louver.binding import Workflow
 from louver.clock import SystemClock
-from louver.closing import COMPENSATE, OUTCOME, close_run, compensate_call
+from louver.closing import CLOSING_RETRY, COMPENSATE, OUTCOME, close_run, compensate_call
 from louver.policies import RetryPolicy
 from louver_provider.airflow_states import settle_from_airflow
 from louver_provider.operators.base import LouverOperator
@@ -33,7 +33,7 @@ class CompensateOperator(LouverOperator):
     ui_color = "#f3d3cf"
 
     def __init__(self, *, workflow: Workflow, **kwargs: Any) -> None:
-        super().__init__(task_id=COMPENSATE, workflow=workflow, retry=RetryPolicy(max_attempts=3), **kwargs)
+        super().__init__(task_id=COMPENSATE, workflow=workflow, retry=CLOSING_RETRY, **kwargs)
 
     def execute(self, context: Mapping[str, Any]) -> Any:
         """Bring the ledger up to what Airflow alone knows, then compensate."""
@@ -45,7 +45,7 @@ class CompensateOperator(LouverOperator):
 
 class OutcomeOperator(LouverOperator):
     """
-    Says what became of the run, and fails where it did not succeed, so that the Dag run's colour is the truth.
+    Says what became of the run, and fails where it did not succeed, so that the Dag run's colour is true.
 
     It is no step: it has no states of its own, and may run as often as Airflow likes.
 

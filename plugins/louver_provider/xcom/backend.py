@@ -1,9 +1,9 @@
 """
 The XCom backend: results of Louver's steps are kept in the ledger, and XCom shows them.
 
-``[core] xcom_backend = louver_provider.xcom.backend.LouverXCom``. A step's result is a signed checkpoint in the
-ledger before Airflow sees it. The XCom row then carries the plain value, where that is small and made of JSON
-types, and a reference otherwise. XComs of other Dags, and of other keys, are left as they are.
+``[core] xcom_backend = louver_provider.xcom.backend.LouverXCom``. A step's result is a signed checkpoint in
+the ledger before Airflow sees it. The XCom row then carries the plain value, where that is small and made
+of JSON types, and a reference otherwise. XComs of other Dags, and of other keys, are left as they are.
 """
 
 from __future__ import annotations
@@ -79,4 +79,7 @@ def _fits(value: Any) -> bool:
     """Whether the value can stand in the row itself: small, and shown without loss."""
     if not plain_json(value):
         return False
-    return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")) <= load_settings().xcom_inline_bytes
+    return (
+        len(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+        <= load_settings().xcom_inline_bytes
+    )
