@@ -7,25 +7,22 @@ settings come from ``config/airflow.demo.env``; port, secrets and login are made
 
 from __future__ import annotations
 
-import atexit
 import base64
-import contextlib
 import json
 import os
 import secrets
-import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
-from airflow_rest import AirflowRest, RestError, wait_for
-from processes import Components, last_lines, read_json, write_json
+from airflow_rest import AirflowRest, RestError, TimedOut, wait_for
+from processes import Components, ended_by_all_means, last_lines, read_json, write_json
 
 __all__ = ["ROOT", "AirflowHome", "CliResult", "HomeError"]
 
@@ -293,27 +290,12 @@ class AirflowHome:
         self.stop()
         self.start(dags=dags, migrate=False)
 
-    @contextlib.contextmanager
+    @contextmanager
     def kept_running(self, *, dags: Iterable[str] = ()) -> Iterator[AirflowHome]:
         """Started inside the block, stopped after it, whatever ends it: an error, Ctrl-C, SIGTERM or exit."""
-
-        def leave(number: int, frame: FrameType | None) -> None:
-            raise SystemExit(128 + number)
-
-        before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
-        atexit.register(self.stop)
-        try:
+        with ended_by_all_means(self.stop):
             self.start(dags=dags)
             yield self
-        finally:
-            # Neither a second signal nor an impatient Ctrl-C may interrupt the stop.
-            before[signal.SIGINT] = signal.getsignal(signal.SIGINT)
-            for number in before:
-                signal.signal(number, signal.SIG_IGN)
-            self.stop()
-            atexit.unregister(self.stop)
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def check_alive(self) -> None:
         """
@@ -334,15 +316,26 @@ class AirflowHome:
         """
         Ask ``probe`` until it answers with something true, and return that.
 
+        An answer of the server that is an error is no answer yet.
+
         :param what: what is waited for, for people.
-        :raises HomeError: where a component died meanwhile, or the time is over.
+        :raises HomeError: where a component died meanwhile.
+        :raises TimedOut: where the time is over; names the last error.
         """
+        trouble: list[RestError] = []
 
         def alive_probe() -> Any:
             self.check_alive()
-            return probe()
+            try:
+                return probe()
+            except RestError as error:
+                trouble[:] = [error]
+                return None
 
-        return wait_for(what, alive_probe, timeout=timeout, every=every)
+        try:
+            return wait_for(what, alive_probe, timeout=timeout, every=every)
+        except TimedOut as late:
+            raise TimedOut(f"{late}; last error: {trouble[0]}" if trouble else str(late)) from None
 
     def _migrate(self) -> None:
         self._say("making Airflow's database, or bringing it up to date")
@@ -366,10 +359,7 @@ class AirflowHome:
         seen: dict[str, str] = {}
 
         def healthy() -> bool:
-            try:
-                parts = self.rest.health(since)
-            except RestError:
-                parts = {}
+            parts = self.rest.health(since)
             wanted = {name: parts.get(name, "starting") for name in HEALTHY_PARTS}
             if wanted != seen:
                 seen.update(wanted)

@@ -2,7 +2,8 @@
 ``make demo``: the order workflow on a real Airflow, from a killed process to a refund, with proof.
 
 Everything happens in a home of its own, which is removed at the end where all went as described, and kept
-where it did not. The last line is ``DEMO`` and a JSON object; exit code 0 only where every expectation was met.
+where it did not. The last line is ``DEMO`` and a JSON object; the exit code is 0 only where every expectation
+was met.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ def main(argv: list[str]) -> int:
             story.tell()
     except (HomeError, RestError, TimedOut, OSError, ValueError) as error:
         problems.append(f"the demo broke off: {error}")
+    except (KeyboardInterrupt, SystemExit):
+        problems.append("the demo was interrupted")
     for run in story.runs:
         print_run(run)
     problems += story.problems

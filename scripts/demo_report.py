@@ -13,6 +13,9 @@ __all__ = ["as_json", "compensations", "differences", "print_run"]
 RESERVE, CHARGE, MAIL = "stock.reserve", "payments.charge", "mail.send"
 REFUND, RELEASE = "payments.refund", "stock.release"
 
+UNDOES = {"charge": REFUND, "reserve": RELEASE}
+"""What the undo of an effect asks a provider for, by the first part of the effect's key."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
@@ -20,7 +23,7 @@ class Expected:
     How a run has to end.
 
     :param done: what the providers really do during the run, in order; each of them once.
-    :param compensations: names of the effects that are undone, in order.
+    :param compensations: what the undos ask the providers for, in the order in which the ledger has them.
     :param steps: states of the steps that matter.
     :param failure: step and failure kind, where one fails.
     :param decisions: of the requests, in order of asking: who asks, the decision, and whether it was used.
@@ -47,7 +50,7 @@ EXPECTED: Mapping[str, Expected] = {
         state="failed_compensated",
         airflow_state="failed",
         done=(RESERVE, CHARGE, REFUND, RELEASE),
-        compensations=("charge", "reserve"),
+        compensations=(REFUND, RELEASE),
         steps={"charge": "succeeded", "notify": "failed"},
         failure=("notify", "exception"),
         decisions=(("approve_charge", "approved", True),),
@@ -56,7 +59,7 @@ EXPECTED: Mapping[str, Expected] = {
         state="failed_compensated",
         airflow_state="failed",
         done=(RESERVE, RELEASE),
-        compensations=("reserve",),
+        compensations=(RELEASE,),
         steps={"approve_charge": "failed", "charge": "skipped", "notify": "skipped"},
         failure=("approve_charge", "approval_rejected"),
         decisions=(("approve_charge", "rejected", False),),
@@ -65,7 +68,7 @@ EXPECTED: Mapping[str, Expected] = {
         state="failed_compensated",
         airflow_state="failed",
         done=(RESERVE, RELEASE),
-        compensations=("reserve",),
+        compensations=(RELEASE,),
         steps={"approve_charge": "succeeded", "charge": "failed", "notify": "skipped"},
         failure=("charge", "approval_expired"),
         decisions=(("approve_charge", "approved", False), ("charge", "expired", False)),
@@ -82,14 +85,15 @@ EXPECTED: Mapping[str, Expected] = {
 
 
 def compensations(run: Run) -> list[str]:
-    """References of the effects that were undone, in the order of their undoing."""
+    """What was undone according to the ledger, in order, as the request to the provider that undid it."""
     undos = [
         effect
         for effect in run.status.get("effects", ())
         if effect["kind"] == "undo" and effect["state"] == "committed"
     ]
     undos.sort(key=lambda effect: effect["committed_as"])
-    return [effect["effect"].removeprefix("undo:").rpartition("#")[0] for effect in undos]
+    # The key of an undo is undo:<key of the effect>#<epoch>.
+    return [UNDOES.get(undo["effect"].split(":")[1], undo["effect"]) for undo in undos]
 
 
 def differences(run: Run) -> list[str]:
@@ -115,8 +119,7 @@ def differences(run: Run) -> list[str]:
     if run.letter != "E":
         # E is about A's order, whose effects stand before it.
         same("the order of what was done", tuple(run.happened), expected.done)
-    undone = [effect["name"] for effect in _undone(run)]
-    same("what was undone", tuple(undone), expected.compensations)
+    same("what was undone", tuple(compensations(run)), expected.compensations)
     for name, state in expected.steps.items():
         same(f"step {name}", steps[name]["state"], state)
     kinds = {name: step["failure_kind"] for name, step in steps.items() if step["failure_kind"]}
@@ -129,15 +132,14 @@ def differences(run: Run) -> list[str]:
     if run.letter == "A":
         same("tries of the killed step", run.notes.get("reserve_tries"), 2)
         same("attempts of the killed step", steps["reserve_inventory"]["attempt"], 2)
+        lost = [row["step"] for row in run.trail if row["trigger"] == "runtime:attempt_lost"]
+        same("attempts lost according to the audit trail", lost, ["reserve_inventory"])
+        same("the retry returned the recorded result", run.notes.get("recorded_result_returned"), True)
         same("requests to reserve that reached the stock", run.calls.get(RESERVE), 1)
     if run.letter == "D":
         same("the charge was refused as stale", run.notes.get("refused_as_stale"), True)
         same("requests to charge that reached the provider", run.calls.get(CHARGE), 0)
     return found
-
-
-def _undone(run: Run) -> list[dict[str, str]]:
-    return [{"name": reference.partition(":")[0]} for reference in compensations(run)]
 
 
 def print_run(run: Run) -> None:

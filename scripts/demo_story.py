@@ -22,7 +22,7 @@ ORDER = "order_workflow"
 SHORT = "order_workflow_short"
 DAGS = (ORDER, SHORT)
 
-SHORT_EXPIRY_SECONDS = 45
+SHORT_EXPIRY_SECONDS = 60
 """Long enough for a slow machine to answer the first request, short enough to see the second one expire."""
 
 SOURCE = "https://shop.example.com/demo"
@@ -116,8 +116,9 @@ class Story:
             faults.tell("mail.send", "fail_for_good", order_id=b.order_id)
             faults.hold("charge", order_id=d.order_id)
             self._say("submitting four orders by `airflow louver submit`")
-            self._submit_all([d, a, b, c])
-            self._change_the_price(d)
+            with self._submitting([d, a, b, c]):
+                # D's requests are short-lived, so it is answered while the others are still on their way.
+                self._change_the_price(d)
             self._answer(b, "approve_charge", "Approve")
             self._answer(c, "approve_charge", "Reject")
             self._park_after_kill(a)
@@ -153,17 +154,25 @@ class Story:
         self.runs.append(run)
         return run
 
-    def _submit_all(self, runs: list[Run]) -> None:
-        for run, done in zip(runs, self._commands.map(self._submit, runs), strict=True):
-            run.run_id = done.json()[0]["run_id"]
-            self._say(f"{run.letter}: run {run.run_id} for {run.order_id}, {run.title}")
+    @contextmanager
+    def _submitting(self, runs: list[Run]) -> Iterator[None]:
+        """Submitted, the first of them before the block, the others before its end."""
+        submitted = self._commands.map(self._submit, runs)
+        self._tell_run(next(submitted))
+        yield
+        for run in submitted:
+            self._tell_run(run)
 
-    def _submit(self, run: Run) -> CliResult:
+    def _tell_run(self, run: Run) -> None:
+        self._say(f"{run.letter}: run {run.run_id} for {run.order_id}, {run.title}")
+
+    def _submit(self, run: Run) -> Run:
         run.before = report.counts(run.order_id)
         done = self._hand_in(run.dag_id, run.event)
         if done.code != 0:
             raise ValueError(f"submitting the event of run {run.letter} failed: {done.stderr.strip()}")
-        return done
+        run.run_id = done.json()[0]["run_id"]
+        return run
 
     def _hand_in(self, dag_id: str, event: dict[str, Any]) -> CliResult:
         return self._home.cli(
@@ -198,6 +207,8 @@ class Story:
         self._await_question(run, "approve_charge")
         task = self._home.rest.task(run.dag_id, run.run_id, "reserve_inventory")
         run.notes["reserve_tries"] = task["try_number"]
+        log = self._home.rest.log(run.dag_id, run.run_id, "reserve_inventory", task["try_number"])
+        run.notes["recorded_result_returned"] = "[effect.recorded]" in log
         self._say(f"{run.letter}: reserve_inventory was killed; try {task['try_number']} went on; now parked")
 
     def _change_the_price(self, run: Run) -> None:
@@ -215,7 +226,7 @@ class Story:
         self._say(f"{run.letter}: the charge was refused as stale and has asked anew")
 
     def _another_amount_under_the_same_key(self, first: Run) -> Run:
-        """E: another event for A's order, at a new price; the key of its charge is in use with the old one."""
+        """E: another event for A's order, at a new price; the key of its charge is in use with the old."""
         prices.set_price("teapot", "110.00")
         data = {**first.event["data"], "amount": "110.00"}
         run = Run(
@@ -225,8 +236,8 @@ class Story:
             event=_event(f"{self._token}-E", data),
         )
         self.runs.append(run)
-        self._submit_all([run])
-        return run
+        with self._submitting([run]):
+            return run
 
     # Waiting and answering
 

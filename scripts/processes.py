@@ -7,16 +7,19 @@ stranger. Where the system has no ``/proc``, the id alone has to do.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
-__all__ = ["Components", "last_lines", "read_json", "write_json"]
+__all__ = ["Components", "ended_by_all_means", "last_lines", "read_json", "write_json"]
 
 _PROC = Path("/proc")
 
@@ -85,6 +88,7 @@ class Components:
                 time.sleep(0.05)
         if groups:
             raise TimeoutError(f"process groups {sorted(groups)} do not end, not even by SIGKILL")
+        self._reap()
         self._file.unlink(missing_ok=True)
         self._children.clear()
         return found
@@ -93,6 +97,29 @@ class Components:
         """A child that ended and that nobody waited for would look alive where there is no ``/proc``."""
         for child in self._children.values():
             child.poll()
+
+
+@contextmanager
+def ended_by_all_means(end: Callable[[], object]) -> Iterator[None]:
+    """Call ``end`` after the block, whatever ends it: an error, Ctrl-C, SIGTERM, SIGHUP or an exit."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGHUP, leave)
+    atexit.register(end)
+    try:
+        yield
+    finally:
+        # Neither a second signal nor an impatient Ctrl-C may interrupt the ending.
+        for number in before:
+            signal.signal(number, signal.SIG_IGN)
+        end()
+        atexit.unregister(end)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _born(pid: int) -> str | None:

@@ -1,6 +1,6 @@
 """
-Faults on order: a provider fails, hangs, or does the work and loses the answer; a step's process is killed, or
-held at its start.
+Faults on order: a provider fails, hangs, or does the work and loses the answer; a step's process is killed,
+or held at its start.
 
 They are told through the shop's file, so that a test or a demo can reach a task in another process. A fault
 is consumed in the transaction that reads it, before it shows: one that was told once happens once, even where

@@ -223,3 +223,33 @@ def test_a_crash_point_kills_no_other_step_and_no_other_order() -> None:
 def test_only_a_step_with_an_effect_can_be_killed_after_it() -> None:
     with pytest.raises(ValueError, match="charge, notify, reserve_inventory"):
         faults.kill_after_effect("validate")
+
+
+def test_a_held_step_waits_until_it_is_released_and_others_pass() -> None:
+    faults.hold("charge", order_id=ORDER)
+    faults.start_point("charge", order_id="order-2")
+    held = start(
+        "from shop import faults; print('there', flush=True); "
+        f"faults.start_point('charge', order_id='{ORDER}')"
+    )
+    try:
+        assert held.stdout is not None
+        assert held.stdout.readline() == "there\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            held.wait(timeout=0.5)
+        faults.release("charge", order_id=ORDER)
+        assert held.wait(timeout=30) == 0
+    finally:
+        held.kill()
+        held.communicate()
+
+
+def test_a_held_step_goes_on_by_itself_after_its_time() -> None:
+    faults.hold("charge", order_id=ORDER, seconds=0.2)
+
+    faults.start_point("charge", order_id=ORDER)
+
+
+def test_what_cannot_be_held_is_refused() -> None:
+    with pytest.raises(ValueError, match="no step that can be held"):
+        faults.hold("validate", order_id=ORDER)

@@ -17,7 +17,6 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
-from urllib.parse import unquote
 
 from anyio.to_thread import run_sync
 
@@ -139,7 +138,7 @@ def _judge(place: Mapping[str, str | None], body: bytes) -> Refusal | None:
     # Loaded here: the plugin is imported by every Airflow process, this only where answers arrive.
     from louver_provider.api.answers import judge_answer
 
-    names = {name: unquote(value) for name, value in place.items() if value is not None}
+    names = {name: value for name, value in place.items() if value is not None}
     try:
         return judge_answer(
             dag_id=names["dag_id"],

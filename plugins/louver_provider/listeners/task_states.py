@@ -26,8 +26,13 @@ def on_task_instance_success(previous_state: Any, task_instance: Any) -> None:
 
 @hookimpl
 def on_task_instance_failed(previous_state: Any, task_instance: Any, error: Any) -> None:
-    """A task instance was set to failed."""
-    _record(task_instance, "failed")
+    """
+    A task instance was set to failed.
+
+    The scheduler says so too where it will be tried again (case C05); then the next attempt records the loss.
+    """
+    if task_instance.state != "up_for_retry":
+        _record(task_instance, "failed")
 
 
 def _record(task_instance: Any, airflow_state: str) -> None:
