@@ -24,7 +24,7 @@ _MAX_KEY = 1000
 class AskAnew(Protocol):
     """Asks a person again for an intent that no approval allows, and parks."""
 
-    def __call__(self, intent: Any) -> NoReturn: ...
+    def __call__(self, intent: Any, why: ApprovalStale) -> NoReturn: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +191,7 @@ class TaskContext:
             self._runtime.log.tell("approval.stale", "effect %s: %s", name, stale)
             if self._ask_anew is None:
                 raise
-            self._ask_anew(intent)
+            self._ask_anew(intent, stale)
 
     def _guarded_by(self, name: str, approval: str | bool | None) -> str | None:
         if approval is False:

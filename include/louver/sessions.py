@@ -44,7 +44,11 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A transition that somebody asks for."""
+    """
+    A transition that somebody asks for.
+
+    :param begins_attempt: user code is about to be launched anew, and not gone on with.
+    """
 
     to: TaskState
     trigger: str
@@ -52,6 +56,7 @@ class Change:
     actor: str | None = None
     failure_kind: FailureKind | None = None
     precision: Precision = Precision.EXACT
+    begins_attempt: bool = False
 
 
 class Entry(str, Enum):
@@ -119,7 +124,7 @@ def plan_opening(record: TaskRecord, claim: Claim, *, incarnation: int) -> Openi
 
 
 def _next_generation(held: TaskRecord) -> Opening:
-    fresh = replace(held, generation=held.generation + 1, attempt=1, failures=0, losses=0, failure_kind=None)
+    fresh = replace(held, generation=held.generation + 1, attempt=0, failures=0, losses=0, failure_kind=None)
     changes = [
         Change(to=TaskState.PENDING, trigger="user:cleared", precision=Precision.BOUNDED),
         *_to_starting(TaskState.PENDING),
@@ -150,11 +155,9 @@ def _continue(held: TaskRecord) -> Opening:
             reason="its process ended without a word",
             precision=Precision.BOUNDED,
         )
-        again = replace(held, losses=losses, attempt=held.attempt + 1)
+        again = replace(held, losses=losses)
         return Opening(entry=Entry.START, record=again, changes=[lost, *_to_starting(TaskState.RETRY_WAIT)])
-    return Opening(
-        entry=Entry.START, record=replace(held, attempt=held.attempt + 1), changes=_to_starting(state)
-    )
+    return Opening(entry=Entry.START, record=held, changes=_to_starting(state))
 
 
 def _to_starting(state: TaskState) -> list[Change]:
@@ -170,7 +173,7 @@ def _to_starting(state: TaskState) -> list[Change]:
         )
     elif state is TaskState.RETRY_WAIT:
         changes.append(Change(to=TaskState.QUEUED, trigger="policy:retry_due", precision=Precision.BOUNDED))
-    changes.append(Change(to=TaskState.STARTING, trigger="scheduler:dispatch"))
+    changes.append(Change(to=TaskState.STARTING, trigger="scheduler:dispatch", begins_attempt=True))
     return changes
 
 
@@ -190,6 +193,7 @@ def apply_change(
         record,
         version=record.version + 1 if main else record.version,
         state=change.to,
+        attempt=record.attempt + 1 if change.begins_attempt else record.attempt,
         failures=record.failures + 1 if counted else record.failures,
         failure_kind=change.failure_kind,
         updated_at=now,
@@ -202,7 +206,7 @@ def apply_change(
         chain="main" if main else "side",
         version=after.version if side_version is None else side_version,
         generation=record.generation,
-        attempt=record.attempt,
+        attempt=after.attempt,
         from_state=record.state,
         to_state=change.to,
         at=now,

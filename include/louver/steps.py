@@ -161,8 +161,8 @@ class StepCalls:
         if not isinstance(approval, ApprovalNode):
             raise ConfigurationError(f"{step.approval!r} is no approval")
 
-        def ask_anew(intent: Any) -> NoReturn:
-            self._ask(approval, intent, runtime)
+        def ask_anew(intent: Any, why: ApprovalStale) -> NoReturn:
+            self._ask(approval, intent, runtime, reason=f"{FailureKind.APPROVAL_STALE}: {why.reason}")
 
         return TaskContext(runtime=runtime, upstream=upstream, guard=step.name, ask_anew=ask_anew)
 
@@ -185,7 +185,9 @@ class StepCalls:
             self._ask(node, payload, runtime)
         return {"request_id": held.request_id, "decision": str(held.decision)}
 
-    def _ask(self, node: ApprovalNode, payload: Any, runtime: StepRuntime) -> NoReturn:
+    def _ask(
+        self, node: ApprovalNode, payload: Any, runtime: StepRuntime, *, reason: str | None = None
+    ) -> NoReturn:
         now = runtime.now()
         expires_at = None if node.expires_after is None else now + timedelta(seconds=node.expires_after)
         request = ApprovalRequest(
@@ -199,7 +201,7 @@ class StepCalls:
             expires_at=expires_at,
         )
         nonce = secrets.token_hex(16)
-        change = Change(to=TaskState.PAUSED, trigger="approval:requested")
+        change = Change(to=TaskState.PAUSED, trigger="approval:requested", reason=reason)
         record, row = runtime.ledger.park(runtime.token, change, nonce=nonce, request=request, now=now)
         runtime.log.tell("state", "state %s -> %s (%s)", row.from_state, row.to_state, row.trigger)
         runtime.log.tell(

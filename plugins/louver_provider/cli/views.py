@@ -63,7 +63,7 @@ def _step_rows(ledger: Ledger, run: RunRecord, definition: Definition, seen: Run
 def _effect_rows(ledger: Ledger, run: RunRecord) -> list[Row]:
     return [
         {
-            "effect": effect.reference,
+            "effect": effect.provider_key,
             "step": effect.task_id,
             "kind": str(effect.kind),
             "state": str(effect.state),

@@ -1,0 +1,249 @@
+"""
+One real Airflow for all tests of this tier, and the orders that they share.
+
+A run takes some ten seconds, most of it processes that start. So the runs begin together when the first test
+asks for one, and each test looks at what it needs of them. Waiting is always for something, with a deadline.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shop import faults, prices
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from airflow_home import AirflowHome, CliResult  # noqa: E402
+from airflow_rest import FINISHED  # noqa: E402
+
+ORDER = "order_workflow"
+UNREACHABLE = "unreachable_ledger"
+RUN_SECONDS = 120.0
+
+MARKERS = {
+    "customer": "customer-zq7marker",
+    "sku": "sku-zq7marker",
+    "unsold_sku": "unsold-zq7marker",
+    "amount": "48151.62",
+    "source": "https://source-zq7marker.example.com",
+    "id": "event-zq7marker",
+}
+"""Values that stand in events of these tests and nowhere else; the privacy test looks for them everywhere."""
+
+BROKEN_DEFINITION = {
+    "louver": 1,
+    "name": "broken_definition",
+    "version": "1.0.0",
+    "steps": [{"name": "alone", "task": "shop.orders:validate", "retires": {"max_attempts": 3}}],
+}
+
+DAG_FILE = '''
+"""An Airflow Dag of the tests."""
+from pathlib import Path
+
+from louver_provider.dag_builder import dag_from_file
+
+dag = dag_from_file(Path(__file__).with_suffix(".json"))
+'''
+
+UNREACHABLE_DAG_FILE = '''
+"""An Airflow Dag of the tests, whose task processes look for their ledger where there is none."""
+import os
+
+from airflow.sdk import DAG
+
+from louver.definition import Definition, Step
+from louver_provider.dag_builder import build_dag
+
+os.environ["AIRFLOW__LOUVER__LEDGER_URL"] = "sqlite:////nowhere/at/all/louver.db"
+
+definition = Definition(
+    name="unreachable_ledger", version="1.0.0", nodes=[Step(name="alone", task="shop.orders:risk_check",
+    kwargs={"order": {"amount": "1.00", "items": []}})]
+)
+dag: DAG = build_dag(definition)
+'''
+
+
+class Orders:
+    """
+    Order events, and their runs on the shared Airflow.
+
+    :param home: the Airflow.
+    :param folder: for event files.
+    """
+
+    def __init__(self, home: AirflowHome, folder: Path) -> None:
+        self.home = home
+        self.rest = home.rest
+        self._folder = folder
+
+    def event(self, name: str, *, source: str = "https://shop.example.com", **data: Any) -> dict[str, Any]:
+        """An order event: of one blue mug, unless ``data`` says otherwise."""
+        order_id = f"order-{name}"
+        return {
+            "specversion": "1.0",
+            "id": f"{name}",
+            "source": source,
+            "type": "com.louver.order.submitted.v1",
+            "subject": order_id,
+            "data": {
+                "order_id": order_id,
+                "customer_id": "customer-1",
+                "currency": "EUR",
+                "amount": "14.95",
+                "items": [{"sku": "mug-blue", "quantity": 1}],
+                **data,
+            },
+        }
+
+    def submit(self, event: dict[str, Any]) -> CliResult:
+        """``airflow louver submit``, with the event in a file."""
+        path = self._folder / f"{event['data']['order_id']}-{id(event)}.json"
+        path.write_text(json.dumps(event))
+        return self.home.cli("louver", "submit", ORDER, "--event", str(path), "--output", "json")
+
+    def submitted(self, event: dict[str, Any]) -> str:
+        """Submit an event that has to be accepted; returns the id of its run."""
+        done = self.submit(event)
+        assert done.code == 0, done.stderr
+        return str(done.json()[0]["run_id"])
+
+    def parked(self, run_id: str, task_id: str = "approve_charge") -> dict[str, Any]:
+        """Wait until the task waits for a person; returns what it asks."""
+
+        def waits() -> bool:
+            states = self.rest.task_states(ORDER, run_id)
+            assert states.get("outcome") not in FINISHED, f"the run is over: {states}"
+            return states.get(task_id) == "awaiting_input"
+
+        self.home.wait_for(f"{task_id} of {run_id} to ask", waits, timeout=RUN_SECONDS)
+        question = self.rest.question(ORDER, run_id, task_id)
+        assert question is not None
+        return question
+
+    def answered(self, run_id: str, option: str, task_id: str = "approve_charge") -> None:
+        """Wait until the task asks, and answer."""
+        self.parked(run_id, task_id)
+        self.rest.answer(ORDER, run_id, task_id, option).expect(200)
+
+    def ended(self, run_id: str, dag_id: str = ORDER) -> str:
+        """Wait until the run is over; returns its state in Airflow."""
+
+        def over() -> str | None:
+            state = self.rest.run_state(dag_id, run_id)
+            return state if state in FINISHED else None
+
+        return str(self.home.wait_for(f"the end of {run_id}", over, timeout=RUN_SECONDS))
+
+    def status(self, run_id: str) -> dict[str, Any]:
+        """What ``airflow louver status`` knows of the run."""
+        return dict(self.home.cli("louver", "status", run_id, "--output", "json").json()[0])
+
+    def steps(self, run_id: str) -> dict[str, dict[str, Any]]:
+        """The steps of :meth:`status`, by name."""
+        return {step["step"]: step for step in self.status(run_id)["steps"]}
+
+    def effects(self, run_id: str) -> dict[str, str]:
+        """State by reference, of :meth:`status`."""
+        return {effect["effect"]: effect["state"] for effect in self.status(run_id)["effects"]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """
+    The shared runs, all begun at once.
+
+    :param happy: its reserve step is killed after its effect; approved, it succeeds. Carries the markers.
+    :param waiting: parked on its approval; bad answers bounce off, at last it is rejected.
+    :param stale: its price changes after the approval; the charge asks anew. Carries markers too.
+    :param refused: validate refuses the order, for a SKU that is not sold; carries a marker.
+    :param unreachable: of a Dag whose task processes have no ledger.
+    """
+
+    happy: str
+    waiting: str
+    stale: str
+    refused: str
+    unreachable: str
+
+
+@pytest.fixture(scope="session")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowHome]:
+    """The Airflow."""
+    home = AirflowHome(
+        tmp_path_factory.mktemp("airflow"), users={"admin": "admin", "onlooker": "viewer"}, say=print
+    )
+    home.prepare()
+    (home.own_dags / "broken_definition.json").write_text(json.dumps(BROKEN_DEFINITION))
+    (home.own_dags / "broken_definition.py").write_text(DAG_FILE)
+    (home.own_dags / "unreachable_ledger.py").write_text(UNREACHABLE_DAG_FILE)
+    with pytest.MonkeyPatch.context() as patch:
+        # The shop's functions, called by a test, look at the same file as the tasks.
+        patch.setenv("SHOP_DB", str(home.shop_db))
+        with home.kept_running(dags=[ORDER, UNREACHABLE]):
+            yield home
+
+
+@pytest.fixture(scope="session")
+def orders(airflow: AirflowHome, tmp_path_factory: pytest.TempPathFactory) -> Orders:
+    """Orders on it."""
+    return Orders(airflow, tmp_path_factory.mktemp("events"))
+
+
+@pytest.fixture(scope="session")
+def events(orders: Orders) -> dict[str, dict[str, Any]]:
+    """The events of the shared runs, by the run's name."""
+    prices.set_price(MARKERS["sku"], MARKERS["amount"])
+    marked = {"source": MARKERS["source"], "customer_id": MARKERS["customer"]}
+    item = [{"sku": MARKERS["sku"], "quantity": 1}]
+    happy = orders.event("happy", amount=MARKERS["amount"], items=item, **marked)
+    happy["id"] = MARKERS["id"]
+    notebook = [{"sku": "notebook", "quantity": 2}]
+    return {
+        "happy": happy,
+        "waiting": orders.event("waiting"),
+        "stale": orders.event("stale", amount="15.00", items=notebook, **marked),
+        "refused": orders.event("refused", items=[{"sku": MARKERS["unsold_sku"], "quantity": 1}], **marked),
+    }
+
+
+@pytest.fixture(scope="session")
+def runs(orders: Orders, events: dict[str, dict[str, Any]]) -> Runs:
+    """The shared runs."""
+    faults.kill_after_effect("reserve_inventory", order_id="order-happy")
+    faults.hold("charge", order_id="order-stale")
+    unreachable = orders.rest.trigger(UNREACHABLE, {})
+    with ThreadPoolExecutor(2) as pool:
+        ids = dict(zip(events, pool.map(orders.submitted, events.values()), strict=True))
+    return Runs(unreachable=unreachable, **ids)
+
+
+@pytest.fixture(scope="session")
+def happy(orders: Orders, runs: Runs) -> str:
+    """The happy run, at its end."""
+    orders.answered(runs.happy, "Approve")
+    assert orders.ended(runs.happy) == "success"
+    return runs.happy
+
+
+@pytest.fixture(scope="session")
+def stale(orders: Orders, runs: Runs) -> dict[str, Any]:
+    """The stale run, approved and then parked again by its charge: its first and its second question."""
+    first = orders.parked(runs.stale)
+    orders.answered(runs.stale, "Approve")
+    orders.home.wait_for(
+        "the charge to begin", lambda: orders.rest.task_states(ORDER, runs.stale)["charge"] == "running"
+    )
+    prices.set_price("notebook", "8.00")
+    faults.release("charge", order_id="order-stale")
+    return {"first": first, "second": orders.parked(runs.stale, "charge")}
