@@ -24,6 +24,8 @@ ORDER_FORM = {
     "items": Param(
         [{"sku": "mug-blue", "quantity": 2}, {"sku": "teapot", "quantity": 1}],
         type="array",
+        # Without it the UI takes the items for lines of text.
+        items={"type": "object"},
         title="Items",
         description="A list of sku and quantity.",
     ),

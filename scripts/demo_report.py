@@ -137,7 +137,8 @@ def differences(run: Run) -> list[str]:
         same("the retry returned the recorded result", run.notes.get("recorded_result_returned"), True)
         same("requests to reserve that reached the stock", run.calls.get(RESERVE), 1)
     if run.letter == "D":
-        same("the charge was refused as stale", run.notes.get("refused_as_stale"), True)
+        parked = [row["reason"] for row in run.trail if (row["step"], row["to"]) == ("charge", "paused")]
+        same("why the charge has parked", [str(why).partition(":")[0] for why in parked], ["approval_stale"])
         same("requests to charge that reached the provider", run.calls.get(CHARGE), 0)
     return found
 

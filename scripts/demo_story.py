@@ -221,8 +221,6 @@ class Story:
 
     def _await_new_question(self, run: Run) -> None:
         self._await_question(run, "charge")
-        log = self._home.rest.log(run.dag_id, run.run_id, "charge")
-        run.notes["refused_as_stale"] = "[approval.stale]" in log
         self._say(f"{run.letter}: the charge was refused as stale and has asked anew")
 
     def _another_amount_under_the_same_key(self, first: Run) -> Run:

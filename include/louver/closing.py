@@ -86,7 +86,7 @@ def compensate_call(definition: Definition, start: RunStart, claim: Claim) -> Ta
             raise CompensationFailed(
                 f"these effects could not be undone and wait for a person: {', '.join(report.failed)}"
             )
-        runtime.log.tell("compensation.done", "%s effects undone", len(report.undone))
+        runtime.log.tell("compensation.done", "effects undone: %s", len(report.undone))
         return {"forward": str(forward), "undone": list(report.undone), "standing": list(report.standing)}
 
     key = TaskKey(start.key.dag_id, start.key.run_id, COMPENSATE)

@@ -7,6 +7,7 @@ asks for one, and each test looks at what it needs of them. Waiting is always fo
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,9 @@ from typing import Any
 
 import pytest
 
+from louver.ledger import open_ledger
+from louver.ledger.contract import Ledger
+from louver_provider.cli.views import history_rows, run_view
 from shop import faults, prices
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -146,8 +150,21 @@ class Orders:
         return str(self.home.wait_for(f"the end of {run_id}", over, timeout=RUN_SECONDS))
 
     def status(self, run_id: str) -> dict[str, Any]:
-        """What ``airflow louver status`` knows of the run."""
-        return dict(self.home.cli("louver", "status", run_id, "--output", "json").json()[0])
+        """What ``airflow louver status`` shows of the run, without the seconds that a command takes."""
+        with self._ledger() as ledger:
+            (run,) = ledger.find_runs(run_id=run_id)
+            _, tables = run_view(ledger, run)
+        return tables.pop("run")[0] | tables
+
+    def history(self, run_id: str, task_id: str | None = None) -> list[dict[str, Any]]:
+        """What ``airflow louver history`` shows, likewise."""
+        with self._ledger() as ledger:
+            (run,) = ledger.find_runs(run_id=run_id)
+            return history_rows(ledger.list_transitions(run.key, task_id=task_id))
+
+    def _ledger(self) -> Ledger:
+        key = (self.home.path / "louver_signing_key").read_text().strip()
+        return open_ledger(f"sqlite:///{self.home.ledger_db}", key)
 
     def steps(self, run_id: str) -> dict[str, dict[str, Any]]:
         """The steps of :meth:`status`, by name."""
@@ -168,6 +185,10 @@ class Runs:
     :param stale: its price changes after the approval; the charge asks anew. Carries markers too.
     :param refused: validate refuses the order, for a SKU that is not sold; carries a marker.
     :param unreachable: of a Dag whose task processes have no ledger.
+    :param duplicate: started by hand with the event of ``waiting``.
+    :param conflict: started by hand with the same identity and another payload.
+    :param form: started by hand with the fields of the form; to be stopped.
+    :param undone: its approval is to be stopped, and its undo fails for good.
     """
 
     happy: str
@@ -175,6 +196,10 @@ class Runs:
     stale: str
     refused: str
     unreachable: str
+    duplicate: str
+    conflict: str
+    form: str
+    undone: str
 
 
 @pytest.fixture(scope="session")
@@ -192,6 +217,12 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowHome]:
         patch.setenv("SHOP_DB", str(home.shop_db))
         with home.kept_running(dags=[ORDER, UNREACHABLE]):
             yield home
+
+
+@pytest.fixture(scope="session")
+def dags_folder() -> Path:
+    """The Dag files of the project."""
+    return ROOT / "dags"
 
 
 @pytest.fixture(scope="session")
@@ -222,10 +253,21 @@ def runs(orders: Orders, events: dict[str, dict[str, Any]]) -> Runs:
     """The shared runs."""
     faults.kill_after_effect("reserve_inventory", order_id="order-happy")
     faults.hold("charge", order_id="order-stale")
-    unreachable = orders.rest.trigger(UNREACHABLE, {})
+    faults.tell("stock.release", "fail_for_good", order_id="order-undone")
+    conflict = copy.deepcopy(events["waiting"])
+    conflict["data"]["items"][0]["quantity"] = 2
     with ThreadPoolExecutor(2) as pool:
-        ids = dict(zip(events, pool.map(orders.submitted, events.values()), strict=True))
-    return Runs(unreachable=unreachable, **ids)
+        submitted = dict(zip(events, pool.map(orders.submitted, events.values()), strict=True))
+    # After the commands, which would have to share the processors with them.
+    by_hand = {
+        "duplicate": {"event": events["waiting"]},
+        "conflict": {"event": conflict},
+        "form": orders.event("form")["data"],
+        "undone": {"event": orders.event("undone")},
+    }
+    triggered = {name: orders.rest.trigger(ORDER, conf, run_id=name) for name, conf in by_hand.items()}
+    unreachable = orders.rest.trigger(UNREACHABLE, {})
+    return Runs(unreachable=unreachable, **submitted, **triggered)
 
 
 @pytest.fixture(scope="session")

@@ -41,29 +41,23 @@ def test_the_same_identity_with_another_payload_is_refused(orders, events, runs)
     assert orders.rest.run_ids(DAG) == before
 
 
-def test_an_event_by_hand_is_deduplicated_by_the_first_step(orders, events, runs) -> None:
-    changed = copy.deepcopy(events["waiting"])
-    changed["data"]["items"][0]["quantity"] = 2
+def test_an_event_by_hand_is_deduplicated_by_the_first_step(orders, runs) -> None:
+    for run_id in (runs.duplicate, runs.conflict):
+        assert orders.ended(run_id) == "failed"
+        assert orders.effects(run_id) == {}
 
-    duplicate = orders.rest.trigger(DAG, {"event": events["waiting"]}, run_id="by-hand-duplicate")
-    conflict = orders.rest.trigger(DAG, {"event": changed}, run_id="by-hand-conflict")
-
-    assert orders.ended(duplicate) == "failed"
-    assert orders.ended(conflict) == "failed"
-    assert orders.status(duplicate)["state"] == "cancelled"
-    assert orders.steps(duplicate)["validate"]["state"] == "cancelled"
-    trail = orders.home.cli("louver", "history", duplicate, "validate", "--output", "json").json()
-    assert trail[-1]["reason"] == f"duplicate_of {runs.waiting}"
-    assert orders.status(conflict)["state"] == "failed"
-    assert orders.effects(duplicate) == orders.effects(conflict) == {}
+    assert orders.status(runs.duplicate)["state"] == "cancelled"
+    last = orders.history(runs.duplicate, "validate")[-1]
+    assert (last["to"], last["reason"]) == ("cancelled", f"duplicate_of {runs.waiting}")
+    assert orders.status(runs.conflict)["state"] == "failed"
+    assert orders.history(runs.conflict, "validate")[-1]["to"] == "failed"
 
 
-def test_a_form_is_an_event_too(orders) -> None:
-    fields = orders.event("form")["data"]
-    run_id = orders.rest.trigger(DAG, fields, run_id="by-form")
+def test_a_form_is_an_event_too(orders, runs) -> None:
+    assert "order-form" in orders.parked(runs.form)["body"].replace("\\", "")
 
-    assert "order-form" in orders.parked(run_id)["body"].replace("\\", "")
-    orders.answered(run_id, "Stop")
-    assert orders.ended(run_id) == "failed"
-    assert orders.status(run_id)["state"] == "failed_compensated"
-    assert orders.steps(run_id)["approve_charge"]["state"] == "stopped"
+    orders.answered(runs.form, "Stop")
+
+    assert orders.ended(runs.form) == "failed"
+    assert orders.status(runs.form)["state"] == "failed_compensated"
+    assert orders.steps(runs.form)["approve_charge"]["state"] == "stopped"

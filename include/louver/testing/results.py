@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -50,7 +51,9 @@ _VALUES: dict[str, Any] = {
 def check_load_checkpoint_gives_the_newest_value(scene: Scene) -> None:
     """The default where there is none; None is a value like any other."""
     token = scene.launch("act")
-    scene.equal(scene.ledger.load_checkpoint(token, "state", "default"), "default", "before anything is saved")
+    scene.equal(
+        scene.ledger.load_checkpoint(token, "state", "default"), "default", "before anything is saved"
+    )
 
     for value in ({"page": 1}, {"page": 2}, None):
         scene.ledger.save_checkpoint(token, "state", value, now=scene.tick())
@@ -66,7 +69,10 @@ def check_load_checkpoint_keeps_tasks_and_names_apart(scene: Scene) -> None:
         scene.ledger.save_checkpoint(token, "page", -number, now=scene.tick())
 
     found = [
-        (scene.ledger.load_checkpoint(token, "state", None), scene.ledger.load_checkpoint(token, "page", None))
+        (
+            scene.ledger.load_checkpoint(token, "state", None),
+            scene.ledger.load_checkpoint(token, "page", None),
+        )
         for token in tokens
     ]
     scene.equal(found, [(0, 0), (1, -1), (2, -2)], "the values")
@@ -115,7 +121,7 @@ def check_save_checkpoint_of_a_refused_value_keeps_the_old_one(scene: Scene) -> 
     ):
         error = scene.refused(
             ValueRefused,
-            lambda refused=value: scene.ledger.save_checkpoint(token, "state", refused, now=scene.now),
+            partial(scene.ledger.save_checkpoint, token, "state", value, now=scene.now),
             "a value outside the typed value rules",
         )
         scene.equal(error.path, path, "the path of the refused value")

@@ -1,9 +1,4 @@
-"""
-What every check of the store contract needs: a run of its own, a clock of its own, and a way to complain.
-
-Checks use plain ``if`` and :class:`ContractBroken`, never ``assert``: they have to work under ``python -O``,
-and in a project that has no pytest.
-"""
+"""What every check of the store contract plays in: a run of its own, and a clock of its own."""
 
 from __future__ import annotations
 
@@ -13,8 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import wraps
-from threading import Barrier, Thread
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
 from louver.approvals import Answer
@@ -40,6 +34,7 @@ from louver.ledger.records import (
 )
 from louver.sessions import Change, Claim
 from louver.states import FailureKind, Source, TaskState
+from louver.testing.judge import Judge
 
 __all__ = [
     "COMPLETED",
@@ -49,20 +44,16 @@ __all__ = [
     "PARKED",
     "RESUMED",
     "Check",
-    "ContractBroken",
     "OpenLedger",
     "Scene",
     "check",
 ]
 
-T = TypeVar("T")
-E = TypeVar("E", bound=Exception)
-
 OpenLedger = Callable[[], Ledger]
 """Opens a handle on the store under test; see :func:`louver.testing.run_contract`."""
 
 Check = Callable[[OpenLedger], None]
-"""Proves one meaning of one operation, or raises :class:`ContractBroken`."""
+"""Proves one meaning of one operation, or raises :class:`~louver.testing.judge.ContractBroken`."""
 
 LAUNCHED = Change(to=TaskState.RUNNING, trigger="executor:launched")
 COMPLETED = Change(to=TaskState.SUCCEEDED, trigger="runtime:completed")
@@ -72,22 +63,6 @@ PARKED = Change(to=TaskState.PAUSED, trigger="approval:requested")
 RESUMED = Change(to=TaskState.RUNNING, trigger="user:resume")
 
 _INTENT: dict[str, Any] = {"amount": 5}
-
-_TURNS_SECONDS = 60.0
-
-
-class ContractBroken(AssertionError):
-    """
-    The store does not keep the contract.
-
-    :param name: of the check that found it.
-    :param what: what should hold, and what was found instead.
-    """
-
-    def __init__(self, name: str, what: str) -> None:
-        self.name = name
-        self.what = what
-        super().__init__(f"{name}: {what}")
 
 
 def check(body: Callable[[Scene], None]) -> Check:
@@ -100,7 +75,7 @@ def check(body: Callable[[Scene], None]) -> Check:
     return prove
 
 
-class Scene:
+class Scene(Judge):
     """
     One check at work in the store under test.
 
@@ -111,7 +86,7 @@ class Scene:
     """
 
     def __init__(self, *, name: str, open_ledger: OpenLedger) -> None:
-        self.name = name
+        super().__init__(name=name)
         self.open_ledger = open_ledger
         self.ledger = open_ledger()
         self.id = uuid4().hex
@@ -119,52 +94,6 @@ class Scene:
         self.definition_fingerprint = hashlib.sha256(self.id.encode()).hexdigest()
         self.now = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)
         self._begun: set[RunKey] = set()
-
-    # Complaining
-
-    def holds(self, truth: bool, what: str) -> None:
-        """
-        Go on if it is true.
-
-        :raises ContractBroken: where it is not.
-        """
-        if not truth:
-            raise ContractBroken(self.name, what)
-
-    def equal(self, found: object, expected: object, what: str) -> None:
-        """
-        Go on if both are equal and of one type.
-
-        :raises ContractBroken: where they are not.
-        """
-        if found != expected or type(found) is not type(expected):
-            raise ContractBroken(self.name, f"{what}: expected {expected!r}, found {found!r}")
-
-    def found(self, value: T | None, what: str) -> T:
-        """
-        The value, which must be there.
-
-        :raises ContractBroken: where it is None.
-        """
-        if value is None:
-            raise ContractBroken(self.name, f"{what}: it is not there")
-        return value
-
-    def refused(self, kind: type[E], action: Callable[[], object], what: str) -> E:
-        """
-        The error of this kind that the action must end in.
-
-        :raises ContractBroken: where it ends in another one, or in none.
-        """
-        try:
-            action()
-        except kind as error:
-            return error
-        except Exception as error:
-            raise ContractBroken(
-                self.name, f"{what}: expected {kind.__name__}, found {type(error).__name__}: {error}"
-            ) from error
-        raise ContractBroken(self.name, f"{what}: expected {kind.__name__}, but nothing was raised")
 
     @contextmanager
     def unchanged(self, what: str) -> Iterator[None]:
@@ -187,7 +116,7 @@ class Scene:
             "its approvals": self.ledger.list_approvals(self.run),
         }
 
-    # Time, and two processes at once
+    # Time
 
     def tick(self, seconds: float = 1) -> datetime:
         """Let time pass, and say what time it is now."""
@@ -197,33 +126,6 @@ class Scene:
     def after(self, seconds: float) -> datetime:
         """The time so much later; it does not become so."""
         return self.now + timedelta(seconds=seconds)
-
-    def at_once(self, *actions: Callable[[], T]) -> list[T | Exception]:
-        """
-        What the actions return or raise, each in a thread of its own, let go at the same moment.
-
-        :raises ContractBroken: where one of them does not come to an end.
-        """
-        gate = Barrier(len(actions))
-        results: dict[int, T | Exception] = {}
-
-        def act(number: int, action: Callable[[], T]) -> None:
-            gate.wait(_TURNS_SECONDS)
-            try:
-                results[number] = action()
-            except Exception as error:
-                results[number] = error
-
-        threads = [
-            Thread(target=act, args=(number, action), daemon=True) for number, action in enumerate(actions)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(_TURNS_SECONDS)
-        if len(results) < len(actions):
-            raise ContractBroken(self.name, "two processes at once must both come to an end")
-        return [results[number] for number in range(len(actions))]
 
     # Runs and tasks
 
@@ -250,6 +152,16 @@ class Scene:
         """Name a task of the run."""
         return TaskKey(self.run.dag_id, self.run.run_id, task_id, map_index)
 
+    def claim(self, *, try_number: int = 1, max_tries: int = 3, nonce: str | None = None) -> Claim:
+        """What a process says when it opens a task."""
+        return Claim(
+            try_number=try_number,
+            max_tries=max_tries,
+            process=f"host:{try_number}:{max_tries}",
+            source=Source.WORKER,
+            nonce=nonce,
+        )
+
     def open(
         self,
         task_id: str = "act",
@@ -259,21 +171,14 @@ class Scene:
         try_number: int = 1,
         max_tries: int = 3,
         nonce: str | None = None,
-        ledger: Ledger | None = None,
     ) -> OpenedTask:
         """Open a task as a new process would; the run is opened too where it is not yet."""
         place = run or self.run
         if place not in self._begun:
             self.begin(key=place)
-        claim = Claim(
-            try_number=try_number,
-            max_tries=max_tries,
-            process=f"host:{try_number}:{max_tries}",
-            source=Source.WORKER,
-            nonce=nonce,
-        )
+        claim = self.claim(try_number=try_number, max_tries=max_tries, nonce=nonce)
         key = TaskKey(place.dag_id, place.run_id, task_id, map_index)
-        return (ledger or self.ledger).open_task(key, claim, now=self.tick())
+        return self.ledger.open_task(key, claim, now=self.tick())
 
     def launch(self, task_id: str = "act", **given: Any) -> Token:
         """Open a task and bring it to running."""
