@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 
+from louver.errors import LedgerClosed
 from louver.ledger import open_ledger
 from louver.ledger.contract import Ledger
-from louver.testing import CHECKS, run_contract
+from louver.testing import CHECKS
 
 STORES = ["memory", "sqlite"]
 KEYS = {"k1": b"0123456789abcdef"}
@@ -20,28 +17,47 @@ def name_of(check):
     return check.__name__
 
 
-@pytest.fixture(scope="module")
-def database(tmp_path_factory):
-    # One for all checks: each has ids of its own, and a new file for each would take most of the time.
-    return f"sqlite:///{tmp_path_factory.mktemp('contract') / 'ledger.db'}"
+@pytest.fixture(scope="module", params=STORES)
+def opened(request, tmp_path_factory):
+    """Return how to open the store, and the handles on it that are open; all checks share them."""
+    if request.param == "memory":
+        url = "memory://"
+    else:
+        url = f"sqlite:///{tmp_path_factory.mktemp('contract') / 'ledger.db'}"
+    handles = []
+
+    def open_one():
+        # What is in memory is in one object.
+        if url == "memory://" and handles:
+            return handles[0]
+        return open_ledger(url, KEYS)
+
+    yield open_one, handles
+    for handle in handles:
+        handle.close()
 
 
-@pytest.fixture(params=STORES)
-def open_store(request, database):
-    opened = []
+@pytest.fixture
+def open_store(opened):
+    open_one, handles = opened
+    given = []
 
-    def from_memory():
-        if not opened:
-            opened.append(open_ledger("memory://", KEYS))
-        return opened[0]
+    def next_handle():
+        if len(given) == len(handles):
+            handles.append(open_one())
+        given.append(handles[len(given)])
+        return given[-1]
 
-    def from_database():
-        opened.append(open_ledger(database, KEYS))
-        return opened[-1]
+    yield next_handle
+    handles[:] = filter(is_open, handles)
 
-    yield from_memory if request.param == "memory" else from_database
-    for ledger in opened:
-        ledger.close()
+
+def is_open(ledger):
+    try:
+        ledger.find_runs(dag_id="none")
+    except LedgerClosed:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=name_of)

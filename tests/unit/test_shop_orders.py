@@ -321,7 +321,7 @@ def test_no_payload_is_logged(shop: Shop, caplog: pytest.LogCaptureFixture) -> N
         (lambda data: data.update(amount="129.89"), "is not what its items cost"),
         (lambda data: data.update(amount="129.91"), "is not what its items cost"),
         (lambda data: data["items"][0].update(quantity=3), "is not what its items cost"),
-        (lambda data: data["items"][0].update(sku="unicorn"), r"items\[0\] is not sold"),
+        (lambda data: data["items"][0].update(sku="unicorn"), "items[0] is not sold"),
     ],
 )
 def test_an_order_that_the_shop_does_not_take_is_refused(

@@ -238,7 +238,7 @@ def test_prices_are_exact() -> None:
     prices.set_price("penny", "0.1")
 
     assert str(prices.total([{"sku": "penny", "quantity": 3}])) == "0.30"
-    with pytest.raises(prices.NotSold, match="unicorn"):
+    with pytest.raises(prices.NotSold, match=r"items\[0\]"):
         prices.total([{"sku": "unicorn", "quantity": 1}])
 
 

@@ -18,6 +18,7 @@ from louver.ledger.records import (
     EffectState,
     PayloadRecord,
     RunKey,
+    RunRecord,
     Token,
 )
 from louver.ledger.rows import Rows
@@ -66,6 +67,9 @@ class EffectOperations(TaskOperations):
         run = self._run(rows, record.task.run)
         asked = rows.find(ApprovalRecord, dag_id=record.dag_id, run_id=record.run_id, of=request.guarded_by)
         newest = max(asked, key=lambda approval: approval.sequence, default=None)
+        if newest is not None:
+            # Locked and read again: another effect may be using it at this moment.
+            newest = rows.get(ApprovalRecord, newest.request_id)
         used = check_use(
             newest,
             definition_fingerprint=run.definition_fingerprint,
@@ -124,26 +128,29 @@ class EffectOperations(TaskOperations):
         self, token: Token, record: EffectRecord, result: Any, *, now: datetime
     ) -> EffectRecord:
         with self._transaction() as rows:
-            held = self._hold(rows, token)
+            self._hold(rows, token)
             current = self._current(rows, record)
             if current.state is not EffectState.UNKNOWN:
                 # An unknown one is committed by whoever verified it; a started one by its own session.
                 current = self._begun_by(rows, token, record)
+            if current.kind is EffectKind.UNDO:
+                self._settle_original(rows, current, EffectState.UNDONE, reason=None, now=now)
             committed = replace(
                 current,
                 state=EffectState.COMMITTED,
-                commit_sequence=self._next_sequence(rows, held.key.run),
+                commit_sequence=self._next_sequence(rows, current.task.run),
                 reason=None,
                 updated_at=now,
             )
             self._keep(rows, committed.result_payload, result, binding=_binding(committed, "result"), now=now)
             rows.update(committed)
-            if committed.kind is EffectKind.UNDO:
-                self._settle_original(rows, committed, EffectState.UNDONE, reason=None, now=now)
             return committed
 
     @staticmethod
     def _next_sequence(rows: Rows, run: RunKey) -> int:
+        """The place of the next commit within the run that the effect belongs to."""
+        # Locked, so that branches that commit together wait for each other here. Always the last lock taken.
+        rows.get(RunRecord, run.dag_id, run.run_id)
         effects = rows.find(EffectRecord, dag_id=run.dag_id, run_id=run.run_id)
         return 1 + max((effect.commit_sequence or 0 for effect in effects), default=0)
 

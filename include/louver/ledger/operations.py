@@ -73,9 +73,7 @@ class LedgerOperations(EffectOperations):
             expires_at=request.expires_at,
         )
         kept = None
-        for known in earlier:
-            if known.task != fresh.task or known.decision is not Decision.PENDING:
-                continue
+        for known in self._pending_requests(rows, fresh.task):
             if known.expires_at is not None and now >= known.expires_at:
                 rows.update(expire(known, now=now))
             elif _same_question(known, fresh):

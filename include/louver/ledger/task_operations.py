@@ -143,12 +143,24 @@ class TaskOperations(Transactional):
             record = self._locked(rows, key, run, now=now)
             if record.session != session:
                 return None
+            if record.incarnation != run.incarnation:
+                # It is about the new run's task, to which no result and no checkpoint of the old run belongs.
+                record = replace(
+                    record,
+                    incarnation=run.incarnation,
+                    generation=record.generation + 1,
+                    attempt=0,
+                    failures=0,
+                    losses=0,
+                )
             side = [row for row in rows.find(TransitionRecord, **_place(key)) if row.chain == "side"]
             after, row = apply_change(record, change, source=source, now=now, side_version=len(side) + 1)
             rows.insert(row)
             rows.update(replace(after, session=record.session + 1, nonce=None))
             if after.state.terminal:
-                self._void_requests(rows, key, now=now)
+                for request in self._pending_requests(rows, key):
+                    # A task that is over waits for nobody's answer.
+                    rows.update(replace(request, decision=Decision.VOID, decided_at=now))
             return row
 
     @staticmethod
@@ -159,11 +171,14 @@ class TaskOperations(Transactional):
         return rows.get(TaskRecord, key.dag_id, key.run_id, key.task_id, key.map_index) or fresh
 
     @staticmethod
-    def _void_requests(rows: Rows, key: TaskKey, *, now: datetime) -> None:
-        """A task that is over waits for nobody's answer."""
-        for request in rows.find(ApprovalRecord, dag_id=key.dag_id, run_id=key.run_id):
-            if request.task == key and request.decision is Decision.PENDING:
-                rows.update(replace(request, decision=Decision.VOID, decided_at=now))
+    def _pending_requests(rows: Rows, key: TaskKey) -> list[ApprovalRecord]:
+        """The task's requests without a decision, locked: somebody may be answering one at this moment."""
+        locked = (
+            rows.get(ApprovalRecord, request.request_id)
+            for request in rows.find(ApprovalRecord, **_place(key))
+            if request.decision is Decision.PENDING
+        )
+        return [request for request in locked if request and request.decision is Decision.PENDING]
 
     def get_task(self, key: TaskKey) -> TaskRecord | None:
         with self._transaction() as rows:
@@ -171,7 +186,14 @@ class TaskOperations(Transactional):
 
     def list_tasks(self, run: RunKey) -> list[TaskRecord]:
         with self._transaction() as rows:
-            return rows.find(TaskRecord, dag_id=run.dag_id, run_id=run.run_id)
+            return self._tasks(rows, run)
+
+    @staticmethod
+    def _tasks(rows: Rows, run: RunKey) -> list[TaskRecord]:
+        """The tasks of the run as it is now, without those of a run of this id that was deleted."""
+        record = rows.peek(RunRecord, run.dag_id, run.run_id)
+        found = rows.find(TaskRecord, dag_id=run.dag_id, run_id=run.run_id)
+        return [task for task in found if record and task.incarnation == record.incarnation]
 
     def list_transitions(self, run: RunKey, *, task_id: str | None = None) -> list[TransitionRecord]:
         wanted = {"dag_id": run.dag_id, "run_id": run.run_id}
@@ -222,7 +244,11 @@ class TaskOperations(Transactional):
     def load_result(self, key: TaskKey) -> Any:
         with self._transaction() as rows:
             task = rows.peek(TaskRecord, key.dag_id, key.run_id, key.task_id, key.map_index)
-            if task is None or task.state is not TaskState.SUCCEEDED:
+            if (
+                task is None
+                or task.state is not TaskState.SUCCEEDED
+                or task.incarnation != self._run(rows, key.run).incarnation
+            ):
                 raise IntegrityError(f"{key} has no committed result")
             record = rows.peek(
                 CheckpointRecord, key.dag_id, key.run_id, key.task_id, key.map_index, task.generation, RESULT
@@ -235,18 +261,16 @@ class TaskOperations(Transactional):
         with self._transaction() as rows:
             return self._evidence(rows, run, task_ids)
 
-    @staticmethod
-    def _evidence(rows: Rows, run: RunKey, task_ids: Iterable[str]) -> Evidence:
-        place = {"dag_id": run.dag_id, "run_id": run.run_id}
+    def _evidence(self, rows: Rows, run: RunKey, task_ids: Iterable[str]) -> Evidence:
         generations = {
             (task.task_id, task.map_index): task.generation
-            for task in rows.find(TaskRecord, **place)
+            for task in self._tasks(rows, run)
             if task.state is TaskState.SUCCEEDED
         }
         wanted = set(task_ids)
         return evidence_of(
             result
-            for result in rows.find(CheckpointRecord, name=RESULT, **place)
+            for result in rows.find(CheckpointRecord, name=RESULT, dag_id=run.dag_id, run_id=run.run_id)
             if result.task_id in wanted
             and generations.get((result.task_id, result.map_index)) == result.generation
         )

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
 
-from louver.errors import IntegrityError, LedgerError
+from louver.errors import IntegrityError, LedgerError, Superseded
 from louver.ledger.contract import Ledger
 from louver.ledger.records import PayloadRecord, RunKey, RunRecord, TaskRecord, Token
 from louver.ledger.rows import Rows
@@ -35,7 +35,11 @@ class Transactional(Ledger):
     def _hold(self, rows: Rows, token: Token) -> TaskRecord:
         key = token.key
         record = rows.get(TaskRecord, key.dag_id, key.run_id, key.task_id, key.map_index)
-        return check_token(record, token)
+        held = check_token(record, token)
+        # The task's own record tells of another run only once a process of that one has opened it.
+        if self._run(rows, key.run).incarnation != token.incarnation:
+            raise Superseded(f"{key}: the run was deleted and made again; this process is of the old one")
+        return held
 
     def _run(self, rows: Rows, key: RunKey) -> RunRecord:
         run = rows.peek(RunRecord, key.dag_id, key.run_id)

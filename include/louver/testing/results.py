@@ -43,7 +43,7 @@ _VALUES: dict[str, Any] = {
     "list": [1, [2.0, ["three"]], {}],
     "tuple": (1, (), ("two",)),
     "set": {1, "two", (3,)},
-    "dict": {"": None, "b": 1, "a": {"int": 1}},
+    "dict": {"": None, "a": {"int": 1}, "b": [{}]},
 }
 
 

@@ -90,8 +90,8 @@ def check_open_task_with_the_next_try_goes_on_in_its_generation(scene: Scene) ->
     scene.equal(opened.token.session, 2, "the session")
     scene.equal((opened.record.failures, opened.record.losses), (1, 0), "failures and losses")
     scene.equal(
-        [(row.from_state, row.to_state) for row in opened.transitions],
-        [(TaskState.RETRY_WAIT, TaskState.QUEUED), (TaskState.QUEUED, TaskState.STARTING)],
+        [(row.from_state, row.to_state, row.attempt) for row in opened.transitions],
+        [(TaskState.RETRY_WAIT, TaskState.QUEUED, 1), (TaskState.QUEUED, TaskState.STARTING, 2)],
         "its transitions",
     )
 
