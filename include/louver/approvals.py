@@ -46,10 +46,12 @@ class Answer:
 
     :param decision: approved, rejected or stopped.
     :param by: the user's name; without one nothing is ever approved.
+    :param user_id: the user's id, where it is another text than the name.
     """
 
     decision: Decision
     by: str | None
+    user_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,7 @@ class Evidence:
     fingerprint: str
 
 
-def answer_from(chosen: Iterable[str], *, by: str | None) -> Answer:
+def answer_from(chosen: Iterable[str], *, by: str | None, user_id: str | None = None) -> Answer:
     """
     The answer behind the options a person chose.
 
@@ -74,7 +76,7 @@ def answer_from(chosen: Iterable[str], *, by: str | None) -> Answer:
     options = list(chosen)
     if len(options) != 1 or options[0] not in _DECISIONS:
         raise ApprovalClosed(f"answer with exactly one of {', '.join(OPTIONS)}; the request stays open")
-    return Answer(decision=_DECISIONS[options[0]], by=by)
+    return Answer(decision=_DECISIONS[options[0]], by=by, user_id=user_id)
 
 
 def evidence_of(results: Iterable[CheckpointRecord]) -> Evidence:
@@ -96,7 +98,7 @@ def decide(record: ApprovalRecord, answer: Answer, *, now: datetime) -> Approval
         raise ApprovalExpired(f"request {record.request_id} expired at {record.expires_at.isoformat()}")
     if answer.by is None:
         raise ApprovalClosed(f"request {record.request_id}: an answer without a person decides nothing")
-    if record.approvers and answer.by not in record.approvers:
+    if record.approvers and not {answer.by, answer.user_id} & set(record.approvers):
         raise ApprovalClosed(f"request {record.request_id}: this user may not decide it")
     if record.four_eyes and answer.by == record.requester and answer.decision is Decision.APPROVED:
         raise ApprovalClosed(f"request {record.request_id}: who started the run may not approve it")

@@ -12,7 +12,8 @@ from typing import Any
 
 from louver.compensation import compensate_run, tally
 from louver.definition import Definition
-from louver.errors import CompensationFailed, LouverError
+from louver.definition_json import read_definition_form
+from louver.errors import CompensationFailed, LedgerError, LouverError
 from louver.evaluation import Evaluation, evaluate, final_state
 from louver.ledger.contract import Ledger, RunStart
 from louver.ledger.records import RunKey, TaskKey
@@ -29,6 +30,7 @@ __all__ = [
     "RunOverview",
     "close_run",
     "compensate_call",
+    "definition_of",
     "overview",
 ]
 
@@ -44,27 +46,41 @@ class RunOverview:
     """
     A run as its nodes and effects tell it.
 
+    :param definition: the one that the run began under.
     :param state: recomputed, not the stored one.
     :param evaluation: of the nodes.
     """
 
+    definition: Definition
     state: RunState
     evaluation: Evaluation
 
 
-def overview(definition: Definition, run: RunKey, ledger: Ledger) -> RunOverview:
+def definition_of(run: RunKey, ledger: Ledger) -> Definition:
+    """
+    The definition that the run began under, whatever is deployed now.
+
+    :raises LedgerError: where the ledger does not know the run.
+    """
+    record = ledger.get_run(run)
+    if record is None:
+        raise LedgerError(f"run {run.run_id} of {run.dag_id} is not in the ledger")
+    return read_definition_form(ledger.load_definition(record.definition_fingerprint))
+
+
+def overview(run: RunKey, ledger: Ledger) -> RunOverview:
     """The run's state, recomputed from its node states and effects (row W9)."""
+    definition = definition_of(run, ledger)
     states = {task.task_id: task.state for task in ledger.list_tasks(run)}
     evaluation = evaluate(definition, states)
     count = tally(ledger.list_effects(run))
     state = final_state(
         evaluation.forward, undone=count.undone, failed=count.failed, outstanding=count.outstanding
     )
-    # Until the closing task has acted, a run that failed with nothing to undo is simply over.
-    return RunOverview(state=state, evaluation=evaluation)
+    return RunOverview(definition=definition, state=state, evaluation=evaluation)
 
 
-def compensate_call(definition: Definition, start: RunStart, claim: Claim) -> TaskCall:
+def compensate_call(start: RunStart, claim: Claim) -> TaskCall:
     """
     The call of the closing task that undoes what a run without success has done.
 
@@ -72,7 +88,7 @@ def compensate_call(definition: Definition, start: RunStart, claim: Claim) -> Ta
     """
 
     def body(runtime: StepRuntime) -> dict[str, Any]:
-        seen = overview(definition, start.key, runtime.ledger)
+        seen = overview(start.key, runtime.ledger)
         forward = seen.evaluation.forward
         if not forward.terminal:
             raise LouverError(f"run {start.key.run_id} has unfinished steps; it cannot be compensated yet")
@@ -90,12 +106,12 @@ def compensate_call(definition: Definition, start: RunStart, claim: Claim) -> Ta
         return {"forward": str(forward), "undone": list(report.undone), "standing": list(report.standing)}
 
     key = TaskKey(start.key.dag_id, start.key.run_id, COMPENSATE)
-    return TaskCall(key=key, start=start, claim=claim, retry=CLOSING_RETRY, body=body)
+    return TaskCall(key=key, start=start, claim=claim, retry=CLOSING_RETRY, body=body, any_definition=True)
 
 
-def close_run(definition: Definition, run: RunKey, ledger: Ledger, *, now: datetime) -> RunOverview:
+def close_run(run: RunKey, ledger: Ledger, *, now: datetime) -> RunOverview:
     """Compute what became of the run and store it."""
-    seen = overview(definition, run, ledger)
+    seen = overview(run, ledger)
     ledger.set_run_state(run, seen.state, reason=_reason(seen), now=now)
     return seen
 

@@ -121,8 +121,12 @@ def compensate_run(run: RunKey, runtime: StepRuntime) -> CompensationReport:
     :raises LedgerError: where the ledger fails; nothing is taken for undone then.
     """
     _quiesce(run, runtime)
-    undone, failed, standing = [], [], []
-    for effect in plan_undos(runtime.ledger.list_effects(run)):
+    effects = runtime.ledger.list_effects(run)
+    undone: list[str] = []
+    # An earlier call may have given some up already: they still wait for a person.
+    failed = [effect.reference for effect in effects if effect.state is EffectState.UNDO_FAILED]
+    standing: list[str] = []
+    for effect in plan_undos(effects):
         outcome = _compensate(effect, runtime)
         {EffectState.UNDONE: undone, EffectState.UNDO_FAILED: failed}.get(outcome, standing).append(
             effect.reference

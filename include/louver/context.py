@@ -61,6 +61,7 @@ class TaskContext:
     :param runtime: the process at work.
     :param upstream: results of the upstream nodes that succeeded, by node name.
     :param guard: the step itself, where an approval must allow its effects.
+    :param approval: that approval's name.
     :param ask_anew: what happens where the approval does not.
     """
 
@@ -70,10 +71,12 @@ class TaskContext:
         runtime: StepRuntime,
         upstream: Mapping[str, Any],
         guard: str | None = None,
+        approval: str | None = None,
         ask_anew: AskAnew | None = None,
     ) -> None:
         self._runtime = runtime
         self._guard = guard
+        self._approval = approval
         self._ask_anew = ask_anew
         self.upstream: Mapping[str, Any] = MappingProxyType(dict(upstream))
         self.log = ContextLog(_tell=runtime.log.tell)
@@ -196,9 +199,10 @@ class TaskContext:
     def _guarded_by(self, name: str, approval: str | bool | None) -> str | None:
         if approval is False:
             return None
-        if isinstance(approval, str) and self._guard is None:
+        if approval is not None and (self._guard is None or approval not in (True, self._approval)):
             raise ConfigurationError(
-                f"effect {name!r} wants approval {approval!r}, but its step names no approval in the definition"
+                f"effect {name!r} wants an approval that the definition does not give its step; the step's is "
+                f"{self._approval!r}"
             )
         return self._guard
 

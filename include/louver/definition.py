@@ -108,7 +108,8 @@ class ApprovalNode:
     :param params: parameter of ``payload`` to parameter of the run.
     :param kwargs: literal arguments of ``payload``.
     :param expires_after: seconds until the request expires; ``None`` waits for ever.
-    :param approvers: user names that may decide; empty means everybody whom Airflow lets.
+    :param approvers: ids, as Airflow's auth manager knows them, of the users that may decide; empty means
+        everybody whom Airflow lets. The simple auth manager's ids are the user names.
     :param four_eyes: the person who started the run may not approve.
     :raises DefinitionError: naming the node and the attribute.
     """
@@ -130,7 +131,8 @@ class ApprovalNode:
         _normalise_deps(self)
         object.__setattr__(self, "params", MappingProxyType(dict(self.params)))
         object.__setattr__(self, "kwargs", MappingProxyType(dict(self.kwargs)))
-        object.__setattr__(self, "approvers", tuple(self.approvers))
+        approvers = _texts(self.approvers, node=self.name, attribute="approve.approvers")
+        object.__setattr__(self, "approvers", approvers)
         if self.expires_after is not None:
             if type(self.expires_after) not in (int, float) or not 0 < self.expires_after <= 31_536_000:
                 raise DefinitionError(
@@ -182,7 +184,7 @@ def _check_task(node: str, attribute: str, task: Any) -> None:
 
 
 def _normalise_deps(node: Step | ApprovalNode) -> None:
-    deps, after = node.deps, tuple(node.after)
+    deps, after = node.deps, _texts(node.after, node=node.name, attribute="after")
     if isinstance(deps, str):
         raise DefinitionError("must be a mapping or a list, not a string", node=node.name, attribute="deps")
     if not isinstance(deps, Mapping):
@@ -191,6 +193,13 @@ def _normalise_deps(node: Step | ApprovalNode) -> None:
         raise DefinitionError("names a node twice", node=node.name, attribute="deps")
     object.__setattr__(node, "deps", MappingProxyType(dict(deps)))
     object.__setattr__(node, "after", after)
+
+
+def _texts(value: Sequence[str], *, node: str | None, attribute: str) -> tuple[str, ...]:
+    """The strings in a sequence; a single string is one too to Python, but nobody means its letters."""
+    if isinstance(value, str) or any(not isinstance(item, str) for item in value):
+        raise DefinitionError("must be a list of strings", node=node, attribute=attribute)
+    return tuple(value)
 
 
 def _upstream(node: Step | ApprovalNode) -> tuple[str, ...]:
@@ -237,12 +246,13 @@ class Definition:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", tuple(self.nodes))
-        object.__setattr__(self, "params", tuple(self.params))
+        object.__setattr__(self, "params", _texts(self.params, node=None, attribute="params"))
         self._check_head()
         self._check_nodes()
         self._check_order()
         self._check_approvals()
         self._check_event()
+        self._check_form()
 
     def _check_head(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
@@ -334,6 +344,13 @@ class Definition:
             raise DefinitionError(
                 "a workflow that an event starts has the one parameter 'event'", attribute="params"
             )
+
+    def _check_form(self) -> None:
+        """Whatever a text of the definition may hold, its fingerprint can be computed."""
+        try:
+            encode(self.to_json())
+        except ValueRefused as error:
+            raise DefinitionError(error.reason, attribute=error.path.removeprefix("$.")) from error
 
     @cached_property
     def _by_name(self) -> Mapping[str, Node]:

@@ -102,6 +102,9 @@ def _parse(raw: bytes | str) -> Any:
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise DefinitionError(f"not JSON: {error.msg} at {place}") from None
+    except ValueError:
+        # Python refuses to read whole numbers of thousands of digits.
+        raise DefinitionError("a number has too many digits") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

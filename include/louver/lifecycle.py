@@ -55,6 +55,8 @@ class TaskCall:
     :param resume: on a resume from a park, decides how to go on: None to run ``body`` again, or raises
         :class:`Ended`.
     :param body: the work.
+    :param any_definition: live it even where the definition has changed under the run: what undoes a run works
+        from what was recorded.
     """
 
     key: TaskKey
@@ -64,6 +66,7 @@ class TaskCall:
     body: Body
     prepare: Callable[[StepRuntime], None] | None = None
     resume: Callable[[StepRuntime], None] | None = None
+    any_definition: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +143,8 @@ class Lifecycle:
             if entry is Entry.RESUME and call.resume is not None:
                 call.resume(runtime)
                 self._tell_change(runtime, Change(to=TaskState.STARTING, trigger="scheduler:dispatch"))
-            _check_definition(run, call.start)
+            if not call.any_definition:
+                _check_definition(run, call.start)
             if call.prepare is not None:
                 call.prepare(runtime)
             self._tell_change(runtime, Change(to=TaskState.RUNNING, trigger="executor:launched"))

@@ -164,7 +164,9 @@ class StepCalls:
         def ask_anew(intent: Any, why: ApprovalStale) -> NoReturn:
             self._ask(approval, intent, runtime, reason=f"{FailureKind.APPROVAL_STALE}: {why.reason}")
 
-        return TaskContext(runtime=runtime, upstream=upstream, guard=step.name, ask_anew=ask_anew)
+        return TaskContext(
+            runtime=runtime, upstream=upstream, guard=step.name, approval=approval.name, ask_anew=ask_anew
+        )
 
     def _approve(
         self, node: ApprovalNode, params: Mapping[str, Any], runtime: StepRuntime

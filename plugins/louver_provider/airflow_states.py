@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from louver.clock import SystemClock
+from louver.closing import definition_of
 from louver.definition import Definition
 from louver.ledger.records import TaskKey, TaskRecord
 from louver.sessions import Change
@@ -60,15 +61,20 @@ def _marked(to: TaskState, reason: str) -> Change:
     return Change(to=to, trigger="user:marked", reason=reason, failure_kind=kind, precision=Precision.BOUNDED)
 
 
-def settle_from_airflow(ti: Any, definition: Definition, process: StepProcess) -> None:
-    """Append to the ledger what only Airflow knows about the steps of this run."""
+def settle_from_airflow(ti: Any, process: StepProcess) -> None:
+    """
+    Append to the ledger what only Airflow knows about the steps of this run; called once they are all over.
+
+    The steps are those of the definition that the run began under: a deploy may have taken one away.
+    """
+    definition = definition_of(process.start.key, process.ledger)
     known = {record.task_id: record for record in process.ledger.list_tasks(process.start.key)}
     states = _airflow_states(ti, definition)
     now = SystemClock().now()
     for name in definition.names:
         record = known.get(name)
         state = record.state if record is not None else TaskState.PENDING
-        change = change_from_airflow(state, states.get(name))
+        change = change_from_airflow(state, states.get(name, "removed"))
         if change is None:
             continue
         key = TaskKey(ti.dag_id, ti.run_id, name)

@@ -74,5 +74,5 @@ def _table(left: str, right: str, rows: list[tuple[str, str]]) -> str:
 
 def _cell(text: str) -> str:
     """The text as it is: nothing in it may end the cell or become a link, an image or markup."""
-    flat = " ".join(text.split())[:500]
+    flat = " ".join(text.split())
     return "".join(f"\\{char}" if char in r"\`*_{}[]<>()#+-!|~" else char for char in flat)

@@ -72,7 +72,9 @@ def _build(
     workflow = bind(definition, tasks)
     intake = None
     if definition.event_type is not None:
-        intake = Intake(dag_id=definition.name, profile=profile or profile_for(definition.event_type))
+        intake = Intake(dag_id=definition.name, profile=_profile(definition.event_type, profile))
+    else:
+        _check_params(definition, dag_arguments.get("params") or {})
     settings = {"schedule": None, "catchup": False, "tags": ["louver"], **dag_arguments}
     with DAG(dag_id=definition.name, **settings) as dag:
         operators = {}
@@ -87,6 +89,24 @@ def _build(
         compensate.set_upstream(list(operators.values()))
         outcome.set_upstream(compensate)
     return dag
+
+
+def _profile(event_type: str, given: EventProfile | None) -> EventProfile:
+    profile = given or profile_for(event_type)
+    if profile.event_type != event_type:
+        raise DefinitionError(
+            f"is {event_type!r}, but the profile checks {profile.event_type!r}", attribute="event_type"
+        )
+    return profile
+
+
+def _check_params(definition: Definition, params: Mapping[str, Any]) -> None:
+    lacking = sorted(set(definition.params) - set(params))
+    if lacking:
+        raise DefinitionError(
+            f"the Dag declares no param {', '.join(map(repr, lacking))}; give params= with a Param for each",
+            attribute="params",
+        )
 
 
 def dag_from_file(path: Path, **arguments: Any) -> DAG:

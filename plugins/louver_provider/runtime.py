@@ -221,7 +221,11 @@ def answer_from_event(event: Mapping[str, Any] | None) -> ParkAnswer:
     user = event.get("responded_by_user") or {}
     given = event.get("params_input") or {}
     try:
-        answer = answer_from(event.get("chosen_options") or [], by=user.get("name") or user.get("id"))
+        answer = answer_from(
+            event.get("chosen_options") or [],
+            by=user.get("name") or user.get("id"),
+            user_id=user.get("id"),
+        )
     except ApprovalClosed:
         return ParkAnswer()
     return ParkAnswer(request_id=given.get("request_id"), answer=answer)

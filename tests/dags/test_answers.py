@@ -73,7 +73,7 @@ def test_an_answer_to_an_earlier_question_is_refused() -> None:
     refusal = judge_request([FIRST, SECOND], body("Approve", request_id="request-1"), now=NOW)
     assert refusal is not None
     assert refusal.status == 409
-    assert "request-2" in refusal.detail
+    assert "another request" in refusal.detail
 
 
 def test_a_late_answer_is_refused() -> None:
@@ -103,7 +103,7 @@ def test_a_resume_event_is_a_persons_answer() -> None:
         "timedout": False,
     }
     assert answer_from_event(event) == ParkAnswer(
-        request_id="request-1", answer=Answer(decision=Decision.APPROVED, by="alice")
+        request_id="request-1", answer=Answer(decision=Decision.APPROVED, by="alice", user_id="7")
     )
 
 

@@ -130,12 +130,12 @@ class _InlineRun:
             while names := self._next_nodes():
                 for name in names:
                     self._step(name, process)
-            seen = overview(self._definition, self._key, self._ledger)
+            seen = overview(self._key, self._ledger)
             forward = seen.evaluation.forward
             if forward.terminal and not forward.success:
                 self._live_compensation(process)
         if forward.terminal:
-            seen = close_run(self._definition, self._key, self._ledger, now=self._clock.now())
+            seen = close_run(self._key, self._ledger, now=self._clock.now())
         else:
             self._ledger.set_run_state(self._key, seen.state, reason=None, now=self._clock.now())
         return RunResult(
@@ -194,7 +194,7 @@ class _InlineRun:
     def _live_compensation(self, process: str) -> None:
         while True:
             key = TaskKey(self._key.dag_id, self._key.run_id, "compensate")
-            call = compensate_call(self._definition, self._start, self._claim(key, process))
+            call = compensate_call(self._start, self._claim(key, process))
             if not self._again("compensate", self._lifecycle(key).live(call)):
                 return
 

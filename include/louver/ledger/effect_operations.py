@@ -16,7 +16,6 @@ from louver.ledger.records import (
     EffectKind,
     EffectRecord,
     EffectState,
-    PayloadRecord,
     RunKey,
     RunRecord,
     Token,
@@ -211,8 +210,10 @@ class EffectOperations(TaskOperations):
     def load_effect(self, record: EffectRecord) -> tuple[Any, Any]:
         with self._transaction() as rows:
             intent = self._load(rows, record.intent_payload, binding=_binding(record, "intent"))
-            recorded = rows.peek(PayloadRecord, record.result_payload) is not None
-            return intent, self._result(rows, record) if recorded else None
+            known = rows.peek(EffectRecord, record.scope, record.key, record.epoch)
+            # What has a place among the commits has a result; one that is gone is no None.
+            committed = known is not None and known.commit_sequence is not None
+            return intent, self._result(rows, record) if committed else None
 
     def _result(self, rows: Rows, record: EffectRecord) -> Any:
         return self._load(rows, record.result_payload, binding=_binding(record, "result"))

@@ -34,7 +34,7 @@ from louver.ledger.records import (
 )
 from louver.sessions import Change, Claim
 from louver.states import FailureKind, Source, TaskState
-from louver.testing.judge import Judge
+from louver.testing.judge import ContractBroken, Judge
 
 __all__ = [
     "COMPLETED",
@@ -67,10 +67,16 @@ _INTENT: dict[str, Any] = {"amount": 5}
 
 def check(body: Callable[[Scene], None]) -> Check:
     """Turn a body that plays in a :class:`Scene` into a check that takes the store alone."""
+    name = body.__name__
 
     @wraps(body)
     def prove(open_ledger: OpenLedger) -> None:
-        body(Scene(name=body.__name__, open_ledger=open_ledger))
+        try:
+            body(Scene(name=name, open_ledger=open_ledger))
+        except ContractBroken:
+            raise
+        except Exception as error:
+            raise ContractBroken(name, f"unexpected {type(error).__name__}: {error}") from error
 
     return prove
 

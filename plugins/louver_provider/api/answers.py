@@ -57,9 +57,9 @@ def judge_request(asked: list[ApprovalRecord], body: bytes, *, now: datetime) ->
         options = ", ".join(OPTIONS)
         return Refusal(status=400, detail=f"Answer with exactly one of {options}; the request stays open.")
     if newest.decision is not Decision.PENDING:
-        return Refusal(status=409, detail=f"Request {newest.request_id} is {newest.decision} already.")
+        return Refusal(status=409, detail=f"The request is {newest.decision} already.")
     if newest.expires_at is not None and now >= newest.expires_at:
-        return Refusal(status=409, detail=f"Request {newest.request_id} has expired; expiry never approves.")
+        return Refusal(status=409, detail="The request has expired; expiry never approves.")
     if given is None and len(asked) > 1:
         return Refusal(
             status=409,
@@ -69,7 +69,7 @@ def judge_request(asked: list[ApprovalRecord], body: bytes, *, now: datetime) ->
     if given is not None and given != newest.request_id:
         return Refusal(
             status=409,
-            detail=f"This answers another request than the pending one, {newest.request_id}. Read it again.",
+            detail="This answers another request than the pending one; read it again.",
         )
     return None
 

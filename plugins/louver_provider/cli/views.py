@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from louver.closing import RunOverview, overview
-from louver.definition import Definition
-from louver.definition_json import read_definition_form
 from louver.ledger.contract import Ledger
 from louver.ledger.records import RunRecord, TransitionRecord
 from louver.states import TaskState
@@ -19,8 +17,7 @@ Row = dict[str, Any]
 
 def run_view(ledger: Ledger, run: RunRecord) -> tuple[RunOverview, dict[str, list[Row]]]:
     """The run's overview, and its tables by name: ``run``, ``steps``, ``effects``, ``approvals``."""
-    definition = read_definition_form(ledger.load_definition(run.definition_fingerprint))
-    seen = overview(definition, run.key, ledger)
+    seen = overview(run.key, ledger)
     return seen, {
         "run": [
             {
@@ -33,13 +30,14 @@ def run_view(ledger: Ledger, run: RunRecord) -> tuple[RunOverview, dict[str, lis
                 "started": to_utc_text(run.created_at),
             }
         ],
-        "steps": _step_rows(ledger, run, definition, seen),
+        "steps": _step_rows(ledger, run, seen),
         "effects": _effect_rows(ledger, run),
         "approvals": _approval_rows(ledger, run),
     }
 
 
-def _step_rows(ledger: Ledger, run: RunRecord, definition: Definition, seen: RunOverview) -> list[Row]:
+def _step_rows(ledger: Ledger, run: RunRecord, seen: RunOverview) -> list[Row]:
+    definition = seen.definition
     records = {record.task_id: record for record in ledger.list_tasks(run.key)}
     rows = []
     for name in [*definition.names, *(name for name in records if name not in definition.names)]:

@@ -37,10 +37,10 @@ class CompensateOperator(LouverOperator):
 
     def execute(self, context: Mapping[str, Any]) -> Any:
         """Bring the ledger up to what Airflow alone knows, then compensate."""
-        definition = self.workflow.definition
-        process = StepProcess.from_context(context, definition, self.log)
-        settle_from_airflow(context["ti"], definition, process)
-        return process.live(compensate_call(definition, process.start, process.claim))
+        process = StepProcess.from_context(context, self.workflow.definition, self.log)
+        process.ledger.open_run(process.start, now=SystemClock().now())
+        settle_from_airflow(context["ti"], process)
+        return process.live(compensate_call(process.start, process.claim))
 
 
 class OutcomeOperator(LouverOperator):
@@ -59,11 +59,10 @@ class OutcomeOperator(LouverOperator):
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, str]:
         """Compute and store the run's state."""
-        definition = self.workflow.definition
-        process = StepProcess.from_context(context, definition, self.log)
-        settle_from_airflow(context["ti"], definition, process)
+        process = StepProcess.from_context(context, self.workflow.definition, self.log)
         process.ledger.open_run(process.start, now=SystemClock().now())
-        seen = close_run(definition, process.start.key, process.ledger, now=SystemClock().now())
+        settle_from_airflow(context["ti"], process)
+        seen = close_run(process.start.key, process.ledger, now=SystemClock().now())
         process.log.tell("run.closed", "run %s is %s", process.key.run_id, seen.state)
         if not seen.state.success:
             raise AirflowFailException(f"run {process.key.run_id} is {seen.state}")
