@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import pytest
 
-from louver.errors import EventConflict, IntegrityError
+from louver.errors import EventConflict, IntegrityError, LedgerClosed
 from louver.ledger.contract import EventOutcome
 from louver.ledger.memory import MemoryLedger, MemoryRows
-from louver.ledger.records import Decision, EffectState, TaskRecord
+from louver.ledger.records import Decision, EffectState, RunKey, TaskRecord
 from louver.signing import SigningKeys
-from louver.testing import CHECKS, ContractBroken
+from louver.testing import CHECKS, ContractBroken, run_contract
 
 
 class WithoutFence(MemoryLedger):
@@ -214,25 +214,31 @@ def test_the_suite_works_without_pytest_and_under_o():
     assert result.stdout.split() == ["check_open_run_makes_a_new_one", "False"]
 
 
-def test_handles_are_reused_and_closed_at_the_end():
-    from louver.testing import run_contract
-
-    class Counted(MemoryLedger):
-        closed = 0
-
-        def close(self):
-            super().close()
-            type(self).closed += 1
-
-    ledgers = []
-    tables = MemoryLedger(keys=SigningKeys.unsigned())
+def test_a_whole_run_opens_two_handles():
+    opened = []
 
     def open_one():
-        ledger = Counted(keys=SigningKeys.unsigned())
-        ledger._tables, ledger._lock = tables._tables, tables._lock
-        ledgers.append(ledger)
+        ledger = MemoryLedger(keys=SigningKeys.unsigned())
+        if opened:
+            # Another handle on the same rows.
+            ledger._tables, ledger._lock = opened[0]._tables, opened[0]._lock
+        opened.append(ledger)
         return ledger
 
     run_contract(open_one)
 
-    assert len(ledgers) == 2
+    assert len(opened) == 2
+
+
+def test_handles_are_closed_where_a_check_fails():
+    class Forgetful(MemoryLedger):
+        def get_run(self, key):
+            return None
+
+    ledger = Forgetful(keys=SigningKeys.unsigned())
+
+    with pytest.raises(ContractBroken):
+        run_contract(lambda: ledger)
+
+    with pytest.raises(LedgerClosed):
+        ledger.list_tasks(RunKey("d", "r"))

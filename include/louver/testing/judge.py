@@ -9,7 +9,7 @@ from typing import TypeVar
 __all__ = ["ContractBroken", "Judge"]
 
 T = TypeVar("T")
-E = TypeVar("E", bound=Exception)
+_E = TypeVar("_E", bound=Exception)
 
 _TURNS_SECONDS = 60.0
 
@@ -66,7 +66,7 @@ class Judge:
             raise ContractBroken(self.name, f"{what}: it is not there")
         return value
 
-    def refused(self, kind: type[E], action: Callable[[], object], what: str) -> E:
+    def refused(self, kind: type[_E], action: Callable[[], object], what: str) -> _E:
         """
         The error of this kind that the action must end in.
 
