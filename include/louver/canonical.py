@@ -66,8 +66,8 @@ def _encode(value: Any, path: str, depth: int) -> Any:
     if scalar is None:
         raise ValueRefused(
             path,
-            f"{kind.__module__}.{kind.__qualname__} does not survive a round trip; allowed are str, bool, int, "
-            "float, None, list, dict, datetime, date, Decimal, UUID, bytes, tuple and set",
+            f"{kind.__module__}.{kind.__qualname__} does not survive a round trip; allowed are str, bool, "
+            "int, float, None, list, dict, datetime, date, Decimal, UUID, bytes, tuple and set",
         )
     return scalar(value, path)
 

@@ -19,7 +19,7 @@ from louver.policies import RetryPolicy, decide_retry
 from louver.ports import StepRuntime
 from louver.references import resolve
 
-__all__ = ["CompensationReport", "Tally", "Undo", "compensate_run", "plan_undos", "tally"]
+__all__ = ["UNDO_RETRY", "CompensationReport", "Tally", "Undo", "compensate_run", "plan_undos", "tally"]
 
 UNDO_RETRY = RetryPolicy(max_attempts=3, delay=timedelta(seconds=1))
 """How often an undo is tried where trying again is safe."""

@@ -15,13 +15,11 @@ from louver.references import path_of
 
 __all__ = ["ContextLog", "TaskContext"]
 
-_SCOPES = ("dag", "run", "global")
-
 _MAX_KEY = 1000
 """Longest key in bytes: every store has to be able to index it."""
 
 
-class AskAnew(Protocol):
+class _AskAnew(Protocol):
     """Asks a person again for an intent that no approval allows, and parks."""
 
     def __call__(self, intent: Any, why: ApprovalStale) -> NoReturn: ...
@@ -72,7 +70,7 @@ class TaskContext:
         upstream: Mapping[str, Any],
         guard: str | None = None,
         approval: str | None = None,
-        ask_anew: AskAnew | None = None,
+        ask_anew: _AskAnew | None = None,
     ) -> None:
         self._runtime = runtime
         self._guard = guard
@@ -201,8 +199,8 @@ class TaskContext:
             return None
         if approval is not None and (self._guard is None or approval not in (True, self._approval)):
             raise ConfigurationError(
-                f"effect {name!r} wants an approval that the definition does not give its step; the step's is "
-                f"{self._approval!r}"
+                f"effect {name!r} wants an approval that the definition does not give its step; "
+                f"the step's is {self._approval!r}"
             )
         return self._guard
 
@@ -218,11 +216,13 @@ class TaskContext:
         **others: Any,
     ) -> EffectCall:
         token = self._runtime.token
-        scopes = dict(
-            zip(_SCOPES, (f"dag:{token.key.dag_id}", f"run:{token.key.dag_id}:{token.key.run_id}", "global"))
-        )
+        scopes = {
+            "dag": f"dag:{token.key.dag_id}",
+            "run": f"run:{token.key.dag_id}:{token.key.run_id}",
+            "global": "global",
+        }
         if scope not in scopes:
-            raise ConfigurationError(f"effect {name!r}: scope must be one of {', '.join(_SCOPES)}")
+            raise ConfigurationError(f"effect {name!r}: scope must be one of {', '.join(scopes)}")
         choice = on_unknown or ("verify" if verify is not None else "manual")
         if choice not in {str(option) for option in OnUnknown}:
             raise ConfigurationError(f"effect {name!r}: on_unknown must be verify, retry or manual")

@@ -19,7 +19,7 @@ from louver.canonical import encode, fingerprint
 from louver.errors import DefinitionError, ValueRefused
 from louver.policies import RetryPolicy
 
-__all__ = ["RESERVED_NAMES", "ApprovalNode", "Definition", "Node", "OnFailure", "Step"]
+__all__ = ["ON_FAILURE", "RESERVED_NAMES", "ApprovalNode", "Definition", "Node", "OnFailure", "Step"]
 
 RESERVED_NAMES = frozenset({"compensate", "outcome"})
 """Task ids of the closing tasks that every Louver Dag has."""

@@ -1,5 +1,6 @@
 """
-The JSON form of a definition, read strictly: an unknown field, a wrong type or a duplicate member is an error.
+The JSON form of a definition, read strictly: an unknown field, a wrong type or a duplicate member is an
+error.
 
 Architecture puts the JSON form into ``definition``; it is a second idea, so it has a file of its own.
 """
@@ -17,7 +18,7 @@ from louver.policies import Backoff, RetryPolicy
 
 __all__ = ["read_definition", "read_definition_form", "write_definition"]
 
-FORMAT = 1
+_FORMAT = 1
 """The version of the JSON form itself, under the member ``louver``."""
 
 
@@ -122,8 +123,8 @@ def _no_constant(text: str) -> Any:
 
 def _definition(content: Any) -> Definition:
     reader = _Reader(content, node=None, path="")
-    if reader.take("louver", int, f"the number {FORMAT}") != FORMAT:
-        raise reader.error("louver", f"this release reads format {FORMAT}")
+    if reader.take("louver", int, f"the number {_FORMAT}") != _FORMAT:
+        raise reader.error("louver", f"this release reads format {_FORMAT}")
     name = reader.take("name", str, "a string")
     version = reader.take("version", str, "a string such as '1.0.0'")
     params = reader.texts("params")
@@ -219,7 +220,7 @@ def _seconds(reader: _Reader, name: str, default: float) -> timedelta:
 def write_definition(definition: Definition) -> dict[str, Any]:
     """The plain form, every default spelled out, so that a default written down changes no fingerprint."""
     return {
-        "louver": FORMAT,
+        "louver": _FORMAT,
         "name": definition.name,
         "version": definition.version,
         "params": list(definition.params),

@@ -67,7 +67,7 @@ def decide_begin(known: EffectRecord | None, *, intent_hash: str) -> BeginStep:
     What beginning an effect comes to, given what is known of its key (section 3, point 2).
 
     :param known: its newest epoch.
-    :raises EffectConflict: another intent while the known one stands; checked before anything else (case F07).
+    :raises EffectConflict: another intent while the known one stands; checked first (case F07).
     :raises EffectUnknown: where its undo failed and a person has not resolved it yet.
     """
     if known is None:

@@ -72,6 +72,9 @@ __all__ = [
     "TimestampError",
     "UpstreamUndone",
     "ValueRefused",
+    "describe",
+    "require_aware",
+    "require_text",
 ]
 
 

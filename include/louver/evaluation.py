@@ -1,5 +1,6 @@
 """
-Pure: a definition and the states of its nodes in; what is ready, what will never run, and the run's state out.
+Pure: a definition and the states of its nodes in; what is ready, what will never run, and the run's state
+out.
 
 Node states are the truth; the run's state is recomputed from them (row W9). Joins other than
 ``all_succeeded`` and the aggregation ``fail_fast`` (row T15) have their place here.

@@ -55,8 +55,8 @@ class TaskCall:
     :param resume: on a resume from a park, decides how to go on: None to run ``body`` again, or raises
         :class:`Ended`.
     :param body: the work.
-    :param any_definition: live it even where the definition has changed under the run: what undoes a run works
-        from what was recorded.
+    :param any_definition: live it even where the definition has changed under the run: what undoes a run
+        works from what was recorded.
     """
 
     key: TaskKey

@@ -1,7 +1,8 @@
 """
 Policies as pure functions: an input in, a frozen decision with its reason out.
 
-Retries live here. Timeouts, jitter, exception lists and retry budgets (rows T4, T5) have their place here too.
+Retries live here. Timeouts, jitter, exception lists and retry budgets (rows T4, T5) have their place here
+too.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class RetryPolicy:
         if self.backoff is Backoff.FIXED:
             return min(self.delay, self.max_delay)
         # The exponent is bounded so that a long row of failures cannot overflow a timedelta.
-        return min(self.delay * 2 ** min(failures - 1, 20), self.max_delay)
+        return min(self.delay * (1 << min(failures - 1, 20)), self.max_delay)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,8 +55,8 @@ class Parked(BaseException):
     """
     The task has parked to wait for a person; its process ends here.
 
-    A ``BaseException``, as Airflow's own park signals are, so that user code which catches ``Exception`` cannot
-    swallow it. The ledger has recorded the park already.
+    A ``BaseException``, as Airflow's own park signals are, so that user code which catches ``Exception``
+    cannot swallow it. The ledger has recorded the park already.
 
     :param request: what is asked.
     :param nonce: what the resume must present.

@@ -22,7 +22,8 @@ def path_of(function: Callable[..., Any], *, what: str) -> str:
     name = getattr(function, "__qualname__", None)
     if not module or not name or "<" in name or module == "__main__":
         raise ConfigurationError(
-            f"{what} must be a function at the top of an importable module, since another process has to find it"
+            f"{what} must be a function at the top of an importable module, since another process has "
+            "to find it"
         )
     path = f"{module}:{name}"
     if resolve(path, what=what) is not function:
@@ -44,8 +45,8 @@ def resolve(path: str, *, what: str) -> Callable[..., Any]:
             found = getattr(found, part)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigurationError(
-            f"{what}: {path} cannot be imported ({type(error).__name__}); put its package on PYTHONPATH, or keep "
-            "an alias where it was"
+            f"{what}: {path} cannot be imported ({type(error).__name__}); put its package on PYTHONPATH, or "
+            "keep an alias where it was"
         ) from error
     if not callable(found):
         raise ConfigurationError(f"{what}: {path} is not a function")

@@ -19,7 +19,8 @@ from louver.states import FailureKind, Precision, Source, TaskState, transition
 
 __all__ = ["Change", "Claim", "Entry", "Opening", "apply_change", "check_token", "plan_opening"]
 
-# In these the previous process was inside the attempt; a new one that finds them knows that it died or was replaced.
+# In these the previous process was inside the attempt; a new one that finds them knows that it died, or was
+# replaced.
 _OCCUPYING = frozenset({TaskState.STARTING, TaskState.RUNNING, TaskState.PAUSING, TaskState.STOPPING})
 
 

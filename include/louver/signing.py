@@ -1,9 +1,9 @@
 """
 Signing keys, and the envelope around everything that is stored to be read again.
 
-An envelope is canonical JSON: schema version, key id, binding, value, MAC. The MAC is HMAC-SHA256 over all the
-rest, and the reader names the binding it expects, so a value that was corrupted, cut, or swapped with another
-run's is refused, never repaired (semantics section 5, product row O7).
+An envelope is canonical JSON: schema version, key id, binding, value, MAC. The MAC is HMAC-SHA256 over all
+the rest, and the reader names the binding it expects, so a value that was corrupted, cut, or swapped with
+another run's is refused, never repaired (semantics section 5, product row O7).
 """
 
 from __future__ import annotations

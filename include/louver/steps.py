@@ -128,8 +128,8 @@ class StepCalls:
                 and generations.get(effect.task_id) == effect.generation
             ):
                 raise UpstreamUndone(
-                    f"effect {effect.reference} of upstream step {effect.task_id!r} is {effect.state}; clear that "
-                    "step too, so that it acts again"
+                    f"effect {effect.reference} of upstream step {effect.task_id!r} is {effect.state}; "
+                    "clear that step too, so that it acts again"
                 )
 
     def _arguments(

@@ -65,7 +65,8 @@ class _Log:
         self._key = key
 
     def tell(self, action: str, message: str, *args: object) -> None:
-        log.info("%s: " + message, self._key, *args, extra={"action": action})
+        line = f"%s: {message}"
+        log.info(line, self._key, *args, extra={"action": action})
 
 
 def run_inline(

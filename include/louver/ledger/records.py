@@ -303,7 +303,7 @@ class EffectRecord(Record):
 
     @property
     def provider_key(self) -> str:
-        """The provider's own idempotency key: ``key#epoch``, and ``undo:key#epoch`` for its undo (section 3)."""
+        """The provider's own idempotency key: ``key#epoch``, ``undo:key#epoch`` for its undo (section 3)."""
         return self.key if self.kind is EffectKind.UNDO else self.reference
 
     @property
@@ -333,7 +333,7 @@ class ApprovalRecord(Record):
     :param state_version: how many of them had a committed result.
     :param upstream_fingerprint: hash of those results.
     :param payload_fingerprint: intent hash of the one effect that it allows.
-    :param sequence: order of asking within the run, from 1; the newest request for a step is the one that counts.
+    :param sequence: order of asking within the run, from 1; the newest request for a step counts.
     :param consumed_by: ``key#epoch`` and intent hash of the effect that used it.
     """
 
