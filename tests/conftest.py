@@ -16,9 +16,6 @@ from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# The contract suite ships with the core. Not rewritten, its asserts would be dropped under `python -O`.
-pytest.register_assert_rewrite("louver.testing")
-
 # No deadline: the machine may be busy. In continuous integration the examples are the same each time;
 # elsewhere they vary, and a failure prints what brings it back.
 settings.register_profile(

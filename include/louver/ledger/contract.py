@@ -286,6 +286,7 @@ class Ledger(ABC):
         Registers the undo with it, and checks and consumes the approval where one guards the effect.
 
         :raises EffectConflict: the same key with another intent; checked first.
+        :raises EffectUnknown: its undo failed, and a person has not resolved that yet.
         :raises ApprovalStale: see :func:`louver.approvals.check_use`.
         """
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from louver.approvals import Answer, decide, expire
-from louver.errors import ApprovalClosed, EventConflict
+from louver.errors import ApprovalClosed, EventConflict, LedgerError
 from louver.ledger.contract import ApprovalRequest, EventOutcome
 from louver.ledger.effect_operations import EffectOperations
 from louver.ledger.records import (
@@ -82,7 +82,8 @@ class LedgerOperations(EffectOperations):
                 rows.update(replace(known, decision=Decision.VOID, decided_at=now))
         if kept is not None:
             return kept
-        rows.insert(fresh)
+        if not rows.insert(fresh):
+            raise LedgerError(f"approval request {fresh.request_id} exists already; take another id")
         self._keep(rows, fresh.payload, request.payload, binding=_approval_binding(fresh), now=now)
         return fresh
 
