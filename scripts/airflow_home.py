@@ -1,5 +1,5 @@
 """
-A private Airflow: a home of its own, and three processes that live in it.
+A private Airflow: a home of its own, and four processes that live in it.
 
 Used by ``make up``, ``make demo`` and the integration tests. Nothing of the caller's Airflow shines through:
 settings come from ``config/airflow.demo.env``; port, secrets and login are made once and kept in the home.
@@ -30,8 +30,13 @@ ROOT = Path(__file__).resolve().parent.parent
 
 #: No triggerer: parked approvals do without. No log server: its port is fixed and may be taken, and the API
 #: server reads the logs from the shared folder.
+#:
+#: Two API servers, one for people and one for task processes. Airflow commits its audit log on the event loop;
+#: on SQLite that waits for the write lock, and where another request of the same process holds it, that one
+#: cannot go on and give it back: the server stands still until the wait is over. Apart, they do not meet.
 COMPONENTS = {
     "api-server": ("api-server",),
+    "task-api-server": ("api-server",),
     "scheduler": ("scheduler", "--skip-serve-logs"),
     "dag-processor": ("dag-processor",),
 }
@@ -158,6 +163,7 @@ class AirflowHome:
         kept = read_json(kept_file)
         fresh = {
             "port": _free_port,
+            "task_port": _free_port,
             # HS512 signs with 64 bytes.
             "jwt_secret": lambda: secrets.token_urlsafe(64),
             "api_secret": lambda: secrets.token_urlsafe(32),
@@ -201,7 +207,7 @@ class AirflowHome:
             # Empty: Louver registers once, as an installed distribution.
             "AIRFLOW__CORE__PLUGINS_FOLDER": str(self.path / "plugins"),
             "AIRFLOW__CORE__FERNET_KEY": kept["fernet_key"],
-            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{kept['port']}/execution/",
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{kept['task_port']}/execution/",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(
                 f"{user}:{role}" for user, role in self._users.items()
             ),
@@ -254,14 +260,15 @@ class AirflowHome:
         if self.running():
             raise HomeError(f"an Airflow is running in {self.path} already")
         self.stop()
-        self._find_port()
+        self._find_ports()
         began = time.monotonic()
         since = datetime.now(timezone.utc)
         try:
             if migrate:
                 self._migrate()
             for name, arguments in COMPONENTS.items():
-                self._components.start(name, self._command(*arguments), env=self.env(), folder=self.path)
+                env = {**self.env(), **self._component_settings(name)}
+                self._components.start(name, self._command(*arguments), env=env, folder=self.path)
             self._await_health(since)
             self._await_dags(list(dags))
         except BaseException:
@@ -344,23 +351,37 @@ class AirflowHome:
         if done.code != 0:
             raise HomeError(f"`airflow db migrate` failed:\n{last_lines(done.stdout + done.stderr)}")
 
-    def _find_port(self) -> None:
+    def _component_settings(self, name: str) -> dict[str, str]:
+        if name == "task-api-server":
+            return {"AIRFLOW__API__PORT": str(self._kept()["task_port"])}
+        if name == "api-server":
+            # Two people who write at the same moment can still meet; then a short wait ends the standstill.
+            return {
+                "AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS": "airflow_local_settings.SQLITE_API_CONNECT_ARGS"
+            }
+        return {}
+
+    def _find_ports(self) -> None:
         kept = self._kept()
-        with socket.socket() as probe:
-            # As the server does: a port whose last connections are in TIME_WAIT is free.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", kept["port"]))
-            except OSError:
-                write_json(self.path / "home.json", {**kept, "port": _free_port()})
-                self._say(f"port {kept['port']} is taken; using {self._kept()['port']}")
+        for name in ("port", "task_port"):
+            with socket.socket() as probe:
+                # As the server does: a port whose last connections are in TIME_WAIT is free.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(("127.0.0.1", kept[name]))
+                except OSError:
+                    taken, kept[name] = kept[name], _free_port()
+                    self._say(f"port {taken} is taken; using {kept[name]}")
+        write_json(self.path / "home.json", kept)
 
     def _await_health(self, since: datetime) -> None:
         seen: dict[str, str] = {}
+        task_api = AirflowRest(f"http://127.0.0.1:{self._kept()['task_port']}", user="", password="")
 
         def healthy() -> bool:
             parts = self.rest.health(since)
             wanted = {name: parts.get(name, "starting") for name in HEALTHY_PARTS}
+            wanted["task API"] = task_api.ping()
             if wanted != seen:
                 seen.update(wanted)
                 self._say("waiting for Airflow: " + ", ".join(f"{n} {s}" for n, s in wanted.items()))

@@ -23,6 +23,9 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 TIMEOUT = 60.0
 """Seconds for one answer; on SQLite the API server may have to wait for the write lock."""
 
+LOCKED_TRIES = 5
+"""How often a request is sent again that the server could not even write down."""
+
 FINISHED = ("success", "failed")
 """States in which a Dag run is over."""
 
@@ -101,6 +104,12 @@ class AirflowRest:
         if token is None:
             token = self._token = self._token or self._log_in()
         answer = self._send(method, path, body, token)
+        for _ in range(LOCKED_TRIES):
+            if answer.status != 500:
+                break
+            # On SQLite the server may not have got the write lock; then nothing was done.
+            time.sleep(1.0)
+            answer = self._send(method, path, body, token)
         if answer.status == 401 and token and token == self._token:
             self._token = self._log_in()
             answer = self._send(method, path, body, self._token)
@@ -141,6 +150,14 @@ class AirflowRest:
         """
         parts = self._send("GET", "/api/v2/monitor/health", None, "").expect(200)
         return {name: _state(name, part or {}, since) for name, part in parts.items()}
+
+    def ping(self) -> str:
+        """Whether the API for task processes answers: ``healthy``, or ``starting``."""
+        try:
+            self._send("GET", "/execution/health", None, "").expect(200)
+        except RestError:
+            return "starting"
+        return "healthy"
 
     def dag_ids(self) -> set[str]:
         """Dags that Airflow knows."""

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
+from typing import ClassVar
 
 __all__ = ["LocalProcesses"]
 
@@ -29,10 +30,10 @@ class LocalProcesses:
     :meth:`call`, and is dead once it has left.
     """
 
-    def __init__(self) -> None:
-        self._calls: set[str] = set()
-        self._numbers = itertools.count(1)
-        self._lock = Lock()
+    # Shared by all instances: a call that one of them named must not look dead to another.
+    _calls: ClassVar[set[str]] = set()
+    _numbers: ClassVar[Iterator[int]] = itertools.count(1)
+    _lock: ClassVar[Lock] = Lock()
 
     def name(self) -> str:
         """``host/boot/namespace/pid/start`` of this process."""
@@ -50,6 +51,10 @@ class LocalProcesses:
             with self._lock:
                 self._calls.discard(name)
 
+    def is_neighbour(self, process: str) -> bool:
+        """Whether the named process is, or was, one of this machine, boot and namespace, so that it can be judged."""
+        return "-" not in _machine() and process.split("/")[:3] == _machine()
+
     def proves_dead(self, process: str) -> bool:
         """Whether it is certain that the named process, or call, acts no more."""
         parts = process.split("/")
@@ -59,12 +64,11 @@ class LocalProcesses:
         here = _machine()
         if host != here[0] or "-" in (boot, here[1]):
             return False
-        if boot != here[1]:
-            return True
-        if namespace != here[2] or not pid.isdecimal():
+        # Another boot of this machine, or another machine of the same name: there is no telling.
+        if boot != here[1] or namespace != here[2] or not pid.isdecimal():
             return False
         if int(pid) != os.getpid() or start != _start_time(os.getpid()):
-            return _start_time(int(pid)) != start
+            return _has_ended(int(pid), start)
         with self._lock:
             return len(parts) == 6 and process not in self._calls
 
@@ -78,6 +82,21 @@ def _machine() -> list[str]:
         # No /proc, no proof: everything then rests on leases.
         return [host, "-", "-"]
     return [host, boot, namespace]
+
+
+def _has_ended(pid: int, start: str) -> bool:
+    if _start_time(pid) == start:
+        return False
+    if (_PROC / str(pid)).exists():
+        return True
+    # Not shown is not gone: /proc may hide the processes of other users.
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False
 
 
 def _start_time(pid: int) -> str | None:

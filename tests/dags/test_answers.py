@@ -12,7 +12,7 @@ import pytest
 from louver.approvals import Answer
 from louver.ledger.records import ApprovalRecord, Decision
 from louver.steps import ParkAnswer
-from louver_provider.api.answers import judge_request
+from louver_provider.api.answers import judge_park, judge_request
 from louver_provider.approval_form import describe_request
 from louver_provider.runtime import answer_from_event
 
@@ -135,3 +135,50 @@ def test_nothing_in_the_payload_becomes_markup() -> None:
     form = describe_request(FIRST, {"note": "a | b\n| [x](http://evil) <img src=x> `c` *d*"})
     (row,) = [line for line in form.body.splitlines() if line.startswith("| note")]
     assert row == (r"| note | a \| b \| \[x\]\(http://evil\) \<img src=x\> \`c\` \*d\* |")
+
+
+PARK: dict[str, Any] = {
+    "state": "awaiting_input",
+    "parked_at": NOW,
+    "examined_at": NOW + timedelta(seconds=3),
+    "lingering": False,
+    "guard": timedelta(seconds=2),
+    "now": NOW + timedelta(seconds=4),
+}
+
+
+def test_a_park_that_the_scheduler_has_noticed_may_be_answered() -> None:
+    assert judge_park(**PARK) is None
+
+
+@pytest.mark.parametrize(
+    ("difference", "retry_after"),
+    [
+        ({"now": NOW + timedelta(seconds=0.5)}, 2),
+        ({"now": NOW + timedelta(seconds=1.9)}, 1),
+        ({"lingering": True}, 1),
+        ({"examined_at": NOW + timedelta(seconds=1)}, 1),
+        ({"examined_at": None}, 1),
+        ({"state": "running"}, 2),
+        ({"state": "queued"}, 2),
+        ({"state": "scheduled"}, 2),
+    ],
+)
+def test_an_answer_that_comes_too_early_is_told_when_to_come_again(
+    difference: dict[str, Any], retry_after: int
+) -> None:
+    refusal = judge_park(**{**PARK, **difference})
+    assert refusal is not None
+    assert (refusal.status, refusal.retry_after) == (409, retry_after)
+
+
+@pytest.mark.parametrize("difference", [{"lingering": True}, {"examined_at": None}])
+def test_a_park_of_half_a_minute_is_settled_whatever_cannot_be_told(difference: dict[str, Any]) -> None:
+    assert judge_park(**{**PARK, **difference, "now": NOW + timedelta(seconds=30)}) is None
+
+
+@pytest.mark.parametrize("state", ["success", "failed", "up_for_retry", "skipped", None])
+def test_a_task_that_waits_for_nobody_takes_no_answer(state: str | None) -> None:
+    refusal = judge_park(**{**PARK, "state": state})
+    assert refusal is not None
+    assert (refusal.status, refusal.retry_after) == (409, None)

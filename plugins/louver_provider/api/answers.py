@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
@@ -15,12 +16,18 @@ from sqlalchemy import select
 from louver.approvals import OPTIONS
 from louver.clock import SystemClock
 from louver.ledger.records import ApprovalRecord, Decision, TaskKey
+from louver.liveness import LocalProcesses
 from louver_provider.api.refusal import Refusal
 from louver_provider.approval_form import REQUEST_ID
 from louver_provider.hooks.ledger import get_ledger
 from louver_provider.settings import load_settings
 
-__all__ = ["judge_answer", "judge_request"]
+__all__ = ["judge_answer", "judge_park", "judge_request"]
+
+_SETTLED = timedelta(seconds=30)
+"""After this long in its park, whatever there was to notice has been noticed, or nobody is there to."""
+
+_PAUSE = timedelta(seconds=1)
 
 
 def judge_answer(*, dag_id: str, run_id: str, task_id: str, map_index: int, body: bytes) -> Refusal | None:
@@ -75,12 +82,12 @@ def judge_request(asked: list[ApprovalRecord], body: bytes, *, now: datetime) ->
 
 
 def _judge_park(key: TaskKey, *, now: datetime) -> Refusal | None:
-    """The resume guard: Airflow fails a task that is answered before its parked process has been reaped."""
-    guard = load_settings().resume_guard
     # Not the scoped session: closing that one would take the request's own objects away.
     with create_session(scoped=False) as session:
         row = session.execute(
-            select(TaskInstance.state, TaskInstance.updated_at).where(
+            select(TaskInstance.state, TaskInstance.updated_at, DagRun.last_scheduling_decision)
+            .join(TaskInstance.dag_run)
+            .where(
                 TaskInstance.dag_id == key.dag_id,
                 TaskInstance.run_id == key.run_id,
                 TaskInstance.task_id == key.task_id,
@@ -89,16 +96,51 @@ def _judge_park(key: TaskKey, *, now: datetime) -> Refusal | None:
         ).one_or_none()
     if row is None:
         return None
-    if row.state != TaskInstanceState.AWAITING_INPUT:
-        if row.state in (TaskInstanceState.RUNNING, TaskInstanceState.QUEUED, TaskInstanceState.SCHEDULED):
-            seconds = max(1, math.ceil(guard.total_seconds()))
-            return Refusal(status=409, detail="The task is about to wait; answer again.", retry_after=seconds)
-        return Refusal(status=409, detail=f"The task is {row.state or 'not started'} and waits for nobody.")
-    left = (row.updated_at + guard - now).total_seconds()
-    if left > 0:
-        return Refusal(
-            status=409,
-            detail="The task has only just parked; answer again.",
-            retry_after=max(1, math.ceil(left)),
-        )
+    record = get_ledger().get_task(key)
+    processes = LocalProcesses()
+    process = (record.process if record else None) or ""
+    return judge_park(
+        state=row.state,
+        parked_at=row.updated_at,
+        examined_at=row.last_scheduling_decision,
+        lingering=processes.is_neighbour(process) and not processes.proves_dead(process),
+        guard=load_settings().resume_guard,
+        now=now,
+    )
+
+
+def judge_park(
+    *,
+    state: str | None,
+    parked_at: datetime,
+    examined_at: datetime | None,
+    lingering: bool,
+    guard: timedelta,
+    now: datetime,
+) -> Refusal | None:
+    """
+    The resume guard: Airflow fails a task that is answered before it has noticed its parked process end.
+
+    A time alone is not enough on a busy machine. So, for the first half minute, the process has to be gone as
+    far as this machine can tell, and the scheduler has to have looked at the run since.
+
+    :param state: of Airflow's task instance.
+    :param parked_at: when it came into that state.
+    :param examined_at: when the scheduler last looked at the run.
+    :param lingering: whether the parked process is known to be alive still.
+    """
+    if state != TaskInstanceState.AWAITING_INPUT:
+        if state in (TaskInstanceState.RUNNING, TaskInstanceState.QUEUED, TaskInstanceState.SCHEDULED):
+            return _too_early("The task is about to wait; answer again.", guard)
+        return Refusal(status=409, detail=f"The task is {state or 'not started'} and waits for nobody.")
+    age = now - parked_at
+    if age < guard:
+        return _too_early("The task has only just parked; answer again.", guard - age)
+    unnoticed = examined_at is None or examined_at < parked_at + guard
+    if age < _SETTLED and (lingering or unnoticed):
+        return _too_early("The task's process is just ending; answer again.", _PAUSE)
     return None
+
+
+def _too_early(detail: str, wait: timedelta) -> Refusal:
+    return Refusal(status=409, detail=detail, retry_after=max(1, math.ceil(wait.total_seconds())))
