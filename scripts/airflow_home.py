@@ -31,14 +31,17 @@ ROOT = Path(__file__).resolve().parent.parent
 #: No triggerer: parked approvals do without. No log server: its port is fixed and may be taken, and the API
 #: server reads the logs from the shared folder.
 #:
-#: Two API servers, one for people and one for task processes. Airflow commits its audit log on the event loop;
-#: on SQLite that waits for the write lock, and where another request of the same process holds it, that one
-#: cannot go on and give it back: the server stands still until the wait is over. Apart, they do not meet.
+#: Two API servers, one for people and one for task processes. Airflow commits its audit log on the event
+#: loop; on SQLite that waits for the write lock, and where another request of the same process holds it, that
+#: one cannot go on and give it back: the server stands still until the wait is over. Apart, they do not meet.
+#:
+#: In the order of starting. The scheduler comes last, and only once its tasks can reach their API: a task that
+#: was due while Airflow was down would use up its tries.
 COMPONENTS = {
-    "api-server": ("api-server",),
     "task-api-server": ("api-server",),
-    "scheduler": ("scheduler", "--skip-serve-logs"),
+    "api-server": ("api-server",),
     "dag-processor": ("dag-processor",),
+    "scheduler": ("scheduler", "--skip-serve-logs"),
 }
 HEALTHY_PARTS = ("metadatabase", "scheduler", "dag_processor")
 
@@ -267,6 +270,8 @@ class AirflowHome:
             if migrate:
                 self._migrate()
             for name, arguments in COMPONENTS.items():
+                if name == "scheduler":
+                    self._await_task_api()
                 env = {**self.env(), **self._component_settings(name)}
                 self._components.start(name, self._command(*arguments), env=env, folder=self.path)
             self._await_health(since)
@@ -311,9 +316,8 @@ class AirflowHome:
         :raises HomeError: with the end of its log.
         """
         known = self._components.known()
-        for name in COMPONENTS:
-            if name not in known:
-                raise HomeError(f"Airflow's {name} is not running in {self.path}")
+        if not known:
+            raise HomeError(f"no Airflow is running in {self.path}")
         for name in self._components.dead():
             raise HomeError(f"Airflow's {name} has died; the end of its log:\n{self._components.tail(name)}")
 
@@ -356,9 +360,8 @@ class AirflowHome:
             return {"AIRFLOW__API__PORT": str(self._kept()["task_port"])}
         if name == "api-server":
             # Two people who write at the same moment can still meet; then a short wait ends the standstill.
-            return {
-                "AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS": "airflow_local_settings.SQLITE_API_CONNECT_ARGS"
-            }
+            short = "airflow_local_settings.SQLITE_API_CONNECT_ARGS"
+            return {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS": short}
         return {}
 
     def _find_ports(self) -> None:
@@ -374,14 +377,16 @@ class AirflowHome:
                     self._say(f"port {taken} is taken; using {kept[name]}")
         write_json(self.path / "home.json", kept)
 
+    def _await_task_api(self) -> None:
+        api = AirflowRest(f"http://127.0.0.1:{self._kept()['task_port']}", user="", password="")
+        self.wait_for("the API for tasks", api.reachable, timeout=START_SECONDS)
+
     def _await_health(self, since: datetime) -> None:
         seen: dict[str, str] = {}
-        task_api = AirflowRest(f"http://127.0.0.1:{self._kept()['task_port']}", user="", password="")
 
         def healthy() -> bool:
             parts = self.rest.health(since)
             wanted = {name: parts.get(name, "starting") for name in HEALTHY_PARTS}
-            wanted["task API"] = task_api.ping()
             if wanted != seen:
                 seen.update(wanted)
                 self._say("waiting for Airflow: " + ", ".join(f"{n} {s}" for n, s in wanted.items()))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from louver.canonical import fingerprint
-from louver.errors import ApprovalClosed, ApprovalExpired, ApprovalStale
+from louver.errors import ApprovalClosed, ApprovalExpired, ApprovalStale, ConfigurationError
 from louver.ledger.records import ApprovalRecord, CheckpointRecord, Decision
 
 __all__ = [
@@ -47,11 +47,16 @@ class Answer:
     :param decision: approved, rejected or stopped.
     :param by: the user's name; without one nothing is ever approved.
     :param user_id: the user's id, where it is another text than the name.
+    :raises ConfigurationError: for any other decision.
     """
 
     decision: Decision
     by: str | None
     user_id: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.decision not in _DECISIONS.values():
+            raise ConfigurationError(f"a person approves, rejects or stops; {self.decision} is no answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +79,7 @@ def answer_from(chosen: Iterable[str], *, by: str | None, user_id: str | None = 
     :raises ApprovalClosed: unless it is exactly one legal option, spelled exactly (case G05).
     """
     options = list(chosen)
-    if len(options) != 1 or options[0] not in _DECISIONS:
+    if len(options) != 1 or not isinstance(options[0], str) or options[0] not in _DECISIONS:
         raise ApprovalClosed(f"answer with exactly one of {', '.join(OPTIONS)}; the request stays open")
     return Answer(decision=_DECISIONS[options[0]], by=by, user_id=user_id)
 
@@ -96,11 +101,12 @@ def decide(record: ApprovalRecord, answer: Answer, *, now: datetime) -> Approval
         raise ApprovalClosed(f"request {record.request_id} is {record.decision} already")
     if record.expires_at is not None and now >= record.expires_at:
         raise ApprovalExpired(f"request {record.request_id} expired at {record.expires_at.isoformat()}")
-    if answer.by is None:
+    if not answer.by:
         raise ApprovalClosed(f"request {record.request_id}: an answer without a person decides nothing")
     if record.approvers and not {answer.by, answer.user_id} & set(record.approvers):
         raise ApprovalClosed(f"request {record.request_id}: this user may not decide it")
-    if record.four_eyes and answer.by == record.requester and answer.decision is Decision.APPROVED:
+    own = record.requester in (answer.by, answer.user_id) and record.requester is not None
+    if record.four_eyes and own and answer.decision is Decision.APPROVED:
         raise ApprovalClosed(f"request {record.request_id}: who started the run may not approve it")
     return replace(record, decision=answer.decision, decided_by=answer.by, decided_at=now)
 

@@ -27,7 +27,7 @@ class Workflow:
 
     def takes_context(self, name: str) -> bool:
         """Whether the node's function wants ``ctx``."""
-        return "ctx" in inspect.signature(self.functions[name]).parameters
+        return "ctx" in _by_name(inspect.signature(self.functions[name]).parameters)
 
 
 def bind(definition: Definition, tasks: Mapping[str, Callable[..., Any]] | None = None) -> Workflow:
@@ -58,13 +58,23 @@ def _attribute(node: Node) -> str:
 
 
 def _function(node: Node, given: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
-    found = given.get(node.name) or given.get(_path(node))
-    if found is not None:
-        return found
+    for name in (node.name, _path(node)):
+        if name in given:
+            return given[name]
     try:
         return resolve(_path(node), what=_attribute(node))
     except ConfigurationError as error:
         raise DefinitionError(str(error), node=node.name, attribute=_attribute(node)) from error
+
+
+def _by_name(parameters: Mapping[str, inspect.Parameter]) -> set[str]:
+    """The parameters that can be given by name."""
+    kinds = inspect.Parameter
+    return {
+        name
+        for name, parameter in parameters.items()
+        if parameter.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
+    }
 
 
 def _check_signature(node: Node, function: Callable[..., Any]) -> None:
@@ -75,19 +85,17 @@ def _check_signature(node: Node, function: Callable[..., Any]) -> None:
         raise DefinitionError("has no signature to check", node=node.name, attribute=attribute) from error
     kinds = inspect.Parameter
     wants_all = any(parameter.kind is kinds.VAR_KEYWORD for parameter in parameters.values())
-    by_name = {
-        name: parameter
-        for name, parameter in parameters.items()
-        if parameter.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
-    }
-    provided = {*node.inputs, *node.params, *node.kwargs}
-    lacking = sorted(provided - set(by_name))
-    if lacking and not wants_all:
-        raise DefinitionError(
-            f"{_path(node)} has no parameter {', '.join(map(repr, lacking))}",
-            node=node.name,
-            attribute="deps",
-        )
+    by_name = _by_name(parameters)
+    givers = {"deps": node.inputs, "params": node.params, "kwargs": node.kwargs}
+    for giver, names in givers.items():
+        lacking = sorted(set(names) - by_name)
+        if lacking and not wants_all:
+            raise DefinitionError(
+                f"{_path(node)} has no parameter {', '.join(map(repr, lacking))}",
+                node=node.name,
+                attribute=giver,
+            )
+    provided = by_name & {"ctx", *node.inputs, *node.params, *node.kwargs}
     if isinstance(node, ApprovalNode) and "ctx" in by_name:
         raise DefinitionError(
             f"{_path(node)} takes ctx; a payload is computed from results alone",
@@ -100,7 +108,6 @@ def _check_signature(node: Node, function: Callable[..., Any]) -> None:
         if parameter.default is kinds.empty
         and parameter.kind not in (kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD)
         and name not in provided
-        and name != "ctx"
     )
     if missing:
         raise DefinitionError(

@@ -30,6 +30,9 @@ __all__ = ["MAX_DEPTH", "canonical_bytes", "decode", "encode", "fingerprint", "l
 MAX_DEPTH = 200
 """How deep a value may nest; deeper is refused instead of ending in a RecursionError."""
 
+_MAX_BITS = 14_000
+"""Largest int, in bits: Python writes and reads at most 4300 decimal digits."""
+
 
 def encode(value: Any, path: str = "$") -> Any:
     """
@@ -88,6 +91,12 @@ def _text(value: str, path: str) -> str:
     return value
 
 
+def _int(value: int, path: str) -> Any:
+    if value.bit_length() > _MAX_BITS:
+        raise ValueRefused(path, f"an int has more than {_MAX_BITS} bits; use bytes")
+    return {"int": str(value)}
+
+
 def _float(value: float, path: str) -> Any:
     if not math.isfinite(value):
         raise ValueRefused(path, "NaN and Infinity are not values; use None or a str")
@@ -104,11 +113,12 @@ def _datetime(value: datetime, path: str) -> Any:
 def _decimal(value: Decimal, path: str) -> Any:
     if not value.is_finite():
         raise ValueRefused(path, "a Decimal must be finite")
-    return {"decimal": str(value)}
+    # The exponent's "E" is small where the thread's decimal context says so.
+    return {"decimal": str(value).upper()}
 
 
 _SCALARS: dict[type, Callable[[Any, str], Any]] = {
-    int: lambda value, _: {"int": str(value)},
+    int: _int,
     float: _float,
     datetime: _datetime,
     date: lambda value, _: {"date": value.isoformat()},
@@ -146,8 +156,9 @@ def decode(tagged: Any) -> Any:
         if reader is not None:
             try:
                 return reader(content)
-            except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
-                raise IntegrityError(f"a stored {tag} cannot be read back") from error
+            except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError):
+                # Not from it: its text may quote the value.
+                raise IntegrityError(f"a stored {tag} cannot be read back") from None
     raise IntegrityError("a stored value is not in the typed form")
 
 

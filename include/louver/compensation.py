@@ -80,9 +80,10 @@ def tally(effects: Iterable[EffectRecord]) -> Tally:
     forward = [effect for effect in effects if effect.kind is EffectKind.FORWARD]
     return Tally(
         undone=sum(effect.state is EffectState.UNDONE for effect in forward),
-        failed=sum(effect.state in (EffectState.UNDO_FAILED, EffectState.UNKNOWN) for effect in forward),
+        failed=sum(effect.state is EffectState.UNDO_FAILED for effect in forward),
+        # An unknown one is outstanding until compensation has found out, or given it up.
         outstanding=sum(
-            effect.state is EffectState.STARTED
+            effect.state in (EffectState.STARTED, EffectState.UNKNOWN)
             or (effect.state is EffectState.COMMITTED and effect.undo is not None)
             for effect in forward
         ),
@@ -174,10 +175,11 @@ def _compensate(effect: EffectRecord, runtime: StepRuntime) -> EffectState:
         attempt += 1
         try:
             run_effect(_undo_call(effect, runtime), runtime)
-        except LedgerError:
+        except (LedgerError, EffectInProgress):
+            # Another process may be undoing it at this moment; it is not for this one to give it up.
             raise
-        except (EffectUnknown, EffectInProgress) as error:
-            return _give_up(effect, runtime, str(error))
+        except EffectUnknown as error:
+            return _give_up(effect, runtime, describe(error))
         except Exception as error:
             decision = decide_retry(UNDO_RETRY, error, failures=attempt)
             reason = f"{decision.reason}: {describe(error)}"
@@ -220,7 +222,11 @@ def _undo_call(effect: EffectRecord, runtime: StepRuntime) -> EffectCall:
 
 
 def _give_up(effect: EffectRecord, runtime: StepRuntime, reason: str) -> EffectState:
-    runtime.ledger.give_up_undo(runtime.token, effect, reason=reason, now=runtime.now())
+    settled = runtime.ledger.give_up_undo(runtime.token, effect, reason=reason, now=runtime.now())
+    if settled.state is EffectState.UNDONE:
+        # It was done and is recorded, whatever went wrong afterwards, as with what the undo returned.
+        runtime.log.tell("undo.done", "effect %s: undone (%s)", effect.reference, reason)
+        return settled.state
     runtime.log.tell(
         "undo.failed", "effect %s: not undone (%s); it waits for a person", effect.reference, reason
     )

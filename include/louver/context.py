@@ -230,7 +230,9 @@ class TaskContext:
             # A run that was deleted and made again is another run, though it has the same id.
             again = "" if token.incarnation == 1 else f"~{token.incarnation}"
             key = f"{token.key.run_id}{again}::{token.key.task_id}::{token.key.map_index}::{name}"
-        if len(require_text("key", key).encode("utf-8", "replace")) > _MAX_KEY:
+        if require_text("key", key).startswith("undo:"):
+            raise ConfigurationError(f"effect {name!r}: a key that begins with 'undo:' is that of an undo")
+        if len(key.encode("utf-8", "replace")) > _MAX_KEY:
             raise ConfigurationError(
                 f"effect {name!r}: its key is longer than {_MAX_KEY} bytes; hash the long part"
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -82,7 +82,7 @@ class Step:
             raise DefinitionError(
                 "must be a whole number from 1 to 1000000", node=self.name, attribute="priority"
             )
-        _check_parameters(self.name, [*self.deps, *self.params, *self.kwargs])
+        _check_parameters(self)
 
     @property
     def inputs(self) -> Mapping[str, str]:
@@ -141,7 +141,7 @@ class ApprovalNode:
                     attribute="expires_after_seconds",
                 )
             object.__setattr__(self, "expires_after", float(self.expires_after))
-        _check_parameters(self.name, [*self.inputs, *self.params, *self.kwargs])
+        _check_parameters(self)
 
     @property
     def retry(self) -> RetryPolicy:
@@ -206,18 +206,27 @@ def _upstream(node: Step | ApprovalNode) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*node.inputs.values(), *node.after]))
 
 
-def _check_parameters(node: str, names: Iterable[str]) -> None:
+def _check_parameters(node: Step | ApprovalNode) -> None:
+    givers: dict[str, Mapping[str, Any]] = {
+        "deps": node.inputs,
+        "params": node.params,
+        "kwargs": node.kwargs,
+    }
     seen: set[str] = set()
-    for name in names:
-        if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
-            raise DefinitionError(
-                f"{str(name)[:80]!r} cannot be a parameter of a Python function", node=node, attribute="deps"
-            )
-        if name == "ctx":
-            raise DefinitionError("'ctx' is the task context; take another name", node=node, attribute="deps")
-        if name in seen:
-            raise DefinitionError(f"parameter {name!r} is given twice", node=node, attribute="deps")
-        seen.add(name)
+    for attribute, names in givers.items():
+        for name in names:
+            problem = _parameter_problem(name, seen)
+            if problem is not None:
+                raise DefinitionError(problem, node=node.name, attribute=attribute)
+            seen.add(name)
+
+
+def _parameter_problem(name: Any, seen: set[str]) -> str | None:
+    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+        return f"{str(name)[:80]!r} cannot be a parameter of a Python function"
+    if name == "ctx":
+        return "'ctx' is the task context; take another name"
+    return f"parameter {name!r} is given twice" if name in seen else None
 
 
 # No slots here: cached_property needs the instance's dict.

@@ -279,11 +279,10 @@ def _perform(call: EffectCall, record: EffectRecord, runtime: StepRuntime) -> An
         runtime.log.tell("effect.failed", "effect %s: failed, nothing happened", record.reference)
         raise
     except Exception as error:
-        # It may have happened before the error. The lease has moved on if it was renewed, so read it again.
-        current = runtime.ledger.get_effect(record.scope, record.key) or record
+        # It may have happened before the error.
         reason = f"perform raised {describe(error)}"
-        runtime.ledger.lose_effect(current, reason=reason, now=runtime.now())
-        runtime.log.tell("effect.unknown", "effect %s: unknown, %s", record.reference, reason)
+        if _lose_own(record, runtime, reason=reason) is not None:
+            runtime.log.tell("effect.unknown", "effect %s: unknown, %s", record.reference, reason)
         raise
     try:
         runtime.ledger.commit_effect(runtime.token, record, result, now=runtime.now())
@@ -293,3 +292,16 @@ def _perform(call: EffectCall, record: EffectRecord, runtime: StepRuntime) -> An
         raise
     runtime.log.tell("effect.committed", "effect %s: committed", record.reference)
     return result
+
+
+def _lose_own(record: EffectRecord, runtime: StepRuntime, *, reason: str) -> EffectRecord | None:
+    """Started to unknown, by the process that began it; None where another one is at it by now."""
+    # The lease has moved on if it was renewed, so read it again.
+    current = runtime.ledger.get_effect(record.scope, record.key)
+    if current is None or (current.epoch, current.task, current.session) != (
+        record.epoch,
+        record.task,
+        record.session,
+    ):
+        return None
+    return runtime.ledger.lose_effect(current, reason=reason, now=runtime.now())

@@ -82,7 +82,17 @@ class LouverError(Exception):
     """Louver refused to go on."""
 
     def __init__(self, message: str | None = None) -> None:
-        super().__init__(message or (type(self).__doc__ or "").strip().splitlines()[0])
+        # `python -OO` takes docstrings away, and a subclass need not have one.
+        lines = (type(self).__doc__ or type(self).__name__).strip().splitlines()
+        super().__init__(message or lines[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and pickled by its attributes: the constructors of most errors take other arguments."""
+        return _revive, (type(self), self.args), self.__dict__
+
+
+def _revive(kind: type[LouverError], args: tuple[Any, ...]) -> LouverError:
+    return kind.__new__(kind, *args)
 
 
 class ConfigurationError(LouverError):
@@ -269,13 +279,21 @@ class TaskCancelled(LouverError):
     """The task was asked to stop."""
 
 
+_LONGEST = 1000
+
+
 def describe(error: BaseException) -> str:
     """
     What may be written down of an error: its type, and its text only where the text is Louver's own.
 
-    A foreign exception's text may hold payload, so logs and the audit trail get its type alone (row O9).
+    A foreign exception's text may hold payload, so logs and the audit trail get its type alone (row O9). That
+    of :class:`EffectNotPerformed` is foreign too: ``perform`` gives it. The text is one that every store can
+    hold: at most 1000 characters, without NUL and lone surrogates.
     """
-    return str(error) if isinstance(error, LouverError) else type(error).__name__
+    if not isinstance(error, LouverError) or isinstance(error, EffectNotPerformed):
+        return type(error).__name__
+    text = str(error).replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def require_aware(name: str, value: datetime) -> datetime:

@@ -68,17 +68,17 @@ def evaluate(definition: Definition, states: Mapping[str, TaskState]) -> Evaluat
         ready=ready,
         skipped=tuple(name for name in definition.names if name in skipped),
         states=current,
-        forward=_forward(definition, current),
+        forward=_forward(definition, current, waiting=not ready),
     )
 
 
-def _forward(definition: Definition, states: Mapping[str, TaskState]) -> RunState:
+def _forward(definition: Definition, states: Mapping[str, TaskState], *, waiting: bool) -> RunState:
     unfinished = [state for state in states.values() if not state.terminal]
     if unfinished:
         # Only steps that no process works on are left: the run waits for people.
         parked = [state for state in unfinished if state is TaskState.PAUSED]
         idle = all(state in _UNSTARTED or state is TaskState.PAUSED for state in unfinished)
-        return RunState.WAITING_APPROVAL if parked and idle else RunState.RUNNING
+        return RunState.WAITING_APPROVAL if parked and idle and waiting else RunState.RUNNING
     failed = [node for node in definition.nodes if states[node.name] in (TaskState.FAILED, TaskState.LOST)]
     if TaskState.STOPPED in states.values():
         return RunState.STOPPED

@@ -186,7 +186,7 @@ class Lifecycle:
 def _failure(decision: RetryDecision, error: Exception) -> Change:
     cause = describe(error)
     if isinstance(error, ValueRefused):
-        cause = f"result refused at {error}"
+        cause = f"value refused at {cause}"
     return Change(
         to=TaskState.RETRY_WAIT if decision.retry else TaskState.FAILED,
         trigger="runtime:error",

@@ -52,7 +52,7 @@ class LocalProcesses:
                 self._calls.discard(name)
 
     def is_neighbour(self, process: str) -> bool:
-        """Whether the named process is, or was, one of this machine, boot and namespace, so that it can be judged."""
+        """Whether the named process is or was one of this machine, boot and namespace: it can be judged."""
         return "-" not in _machine() and process.split("/")[:3] == _machine()
 
     def proves_dead(self, process: str) -> bool:
@@ -62,7 +62,7 @@ class LocalProcesses:
             return False
         host, boot, namespace, pid, start = parts[:5]
         here = _machine()
-        if host != here[0] or "-" in (boot, here[1]):
+        if host != here[0] or "-" in (boot, here[1], start):
             return False
         # Another boot of this machine, or another machine of the same name: there is no telling.
         if boot != here[1] or namespace != here[2] or not pid.isdecimal():
@@ -85,26 +85,35 @@ def _machine() -> list[str]:
 
 
 def _has_ended(pid: int, start: str) -> bool:
-    if _start_time(pid) == start:
+    try:
+        fields = _stat(pid)
+    except (FileNotFoundError, ProcessLookupError):
+        # Not shown is not gone: /proc may hide the processes of other users.
+        return not _exists(pid)
+    except OSError:
         return False
-    if (_PROC / str(pid)).exists():
-        return True
-    # Not shown is not gone: /proc may hide the processes of other users.
+    # A zombie acts no more; another start time is another process under the same number.
+    return fields[0] in ("Z", "X", "x") or fields[19] != start
+
+
+def _exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
-        return True
-    except (PermissionError, OverflowError):
         return False
-    return False
+    except (OSError, OverflowError):
+        return True
+    return True
 
 
 def _start_time(pid: int) -> str | None:
-    """Clock ticks since boot at which the process began; None where there is none, or only a zombie."""
+    """Clock ticks since boot at which the process began; None where that cannot be read."""
     try:
-        stat = (_PROC / str(pid) / "stat").read_text()
+        return _stat(pid)[19]
     except OSError:
         return None
+
+
+def _stat(pid: int) -> list[str]:
     # The name in parentheses may hold anything, so count from its end: state is first, start time the 20th.
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in ("Z", "X", "x") else fields[19]
+    return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()

@@ -43,7 +43,7 @@ def resolve(path: str, *, what: str) -> Callable[..., Any]:
         found: Any = importlib.import_module(module_name)
         for part in qualified.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # importing runs the module, which may raise anything
         raise ConfigurationError(
             f"{what}: {path} cannot be imported ({type(error).__name__}); put its package on PYTHONPATH, or "
             "keep an alias where it was"

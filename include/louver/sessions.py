@@ -110,10 +110,12 @@ def plan_opening(record: TaskRecord, claim: Claim, *, incarnation: int) -> Openi
         nonce=None,
     )
     if claim.nonce is not None:
-        if record.state is not TaskState.PAUSED or record.nonce != claim.nonce:
+        if reborn or record.state is not TaskState.PAUSED or record.nonce != claim.nonce:
             raise Superseded(f"{record.key}: this resume was used already, or the task is not parked")
         return Opening(entry=Entry.RESUME, record=held, changes=())
-    cleared = record.session > 0 and claim.max_tries > record.max_tries
+    # Without a process of its own it was marked from outside, with no tries to compare.
+    known = record.try_number > 0 or record.state.terminal
+    cleared = known and claim.max_tries > record.max_tries
     if reborn or (cleared and record.state not in _OCCUPYING):
         return _next_generation(held)
     if cleared:

@@ -42,7 +42,8 @@ class SigningKeys:
     def __post_init__(self) -> None:
         for key_id, secret in self.secrets.items():
             if (
-                not key_id
+                not isinstance(key_id, str)
+                or not key_id
                 or key_id == _UNSIGNED
                 or not key_id.isprintable()
                 or ":" in key_id
@@ -51,8 +52,8 @@ class SigningKeys:
                 raise ConfigurationError(
                     "a signing key id must be printable, without ':' and ',', and not '-'"
                 )
-            if len(secret) < _MIN_SECRET:
-                raise ConfigurationError(f"signing key {key_id!r}: the secret must have 16 bytes or more")
+            if not isinstance(secret, bytes) or len(secret) < _MIN_SECRET:
+                raise ConfigurationError(f"signing key {key_id!r}: the secret must be 16 bytes or more")
 
     @classmethod
     def parse(cls, text: str) -> SigningKeys:
@@ -93,7 +94,7 @@ class SigningKeys:
             return hashlib.sha256(message).hexdigest()
         secret = self.secrets.get(key_id)
         if secret is None:
-            raise IntegrityError(f"signed with key {key_id!r}, which is not configured")
+            raise IntegrityError(f"signed with key {key_id[:40]!r}, which is not configured")
         return hmac.new(secret, message, hashlib.sha256).hexdigest()
 
 
@@ -126,15 +127,16 @@ def unseal(envelope: bytes, *, binding: Mapping[str, Any], keys: SigningKeys) ->
     """
     try:
         body = json.loads(envelope)
-    except (ValueError, RecursionError) as error:
-        raise IntegrityError("a stored envelope is damaged or cut: it is no JSON") from error
+        canonical = rfc8785.dumps(body)
+    except (ValueError, RecursionError):
+        raise IntegrityError("a stored envelope is damaged or cut: it is no canonical JSON") from None
     if not isinstance(body, dict) or set(body) != {"schema", "key", "binding", "value", "mac"}:
         raise IntegrityError("a stored envelope is damaged: its members are not those of an envelope")
+    # The signature is over what the bytes say; another spelling of the same was not written by Louver.
+    if canonical != envelope:
+        raise IntegrityError("a stored envelope is damaged: its bytes are not canonical")
     mac = body.pop("mac")
-    try:
-        expected = keys.mac(str(body["key"]), rfc8785.dumps(body))
-    except rfc8785.CanonicalizationError as error:
-        raise IntegrityError("a stored envelope is damaged: it has no canonical form") from error
+    expected = keys.mac(str(body["key"]), rfc8785.dumps(body))
     if not isinstance(mac, str) or not hmac.compare_digest(mac.encode("utf-8"), expected.encode("utf-8")):
         raise IntegrityError("a stored envelope does not match its signature")
     if body["schema"] != ENVELOPE_VERSION:

@@ -15,7 +15,7 @@ from typing import Any
 
 from louver.binding import Workflow, bind
 from louver.clock import Clock, SystemClock
-from louver.closing import close_run, compensate_call, overview
+from louver.closing import RunOverview, close_run, compensate_call, overview
 from louver.definition import Definition
 from louver.errors import ConfigurationError
 from louver.evaluation import evaluate
@@ -143,7 +143,7 @@ class _InlineRun:
             run_id=self._key.run_id,
             state=seen.state,
             states=seen.evaluation.states,
-            value=self._value(seen.evaluation.states),
+            value=self._value(seen),
             waiting=self._waiting(),
             errors=self._errors,
         )
@@ -222,8 +222,8 @@ class _InlineRun:
             nonce=record.nonce if parked and record is not None else None,
         )
 
-    def _value(self, states: Mapping[str, TaskState]) -> Any:
-        sink = self._definition.result_node
-        if states[sink] is not TaskState.SUCCEEDED:
+    def _value(self, seen: RunOverview) -> Any:
+        sink = seen.definition.result_node
+        if seen.evaluation.states[sink] is not TaskState.SUCCEEDED:
             return None
         return self._ledger.load_result(TaskKey(self._key.dag_id, self._key.run_id, sink))

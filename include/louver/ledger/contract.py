@@ -324,7 +324,11 @@ class Ledger(ABC):
 
     @abstractmethod
     def give_up_undo(self, token: Token, record: EffectRecord, *, reason: str, now: datetime) -> EffectRecord:
-        """An undo used up its attempts: what it should undo is ``undo_failed`` and waits for a person."""
+        """
+        An undo used up its attempts: what it should undo is ``undo_failed`` and waits for a person.
+
+        What is undone already stays so.
+        """
 
     @abstractmethod
     def get_effect(self, scope: str, key: str) -> EffectRecord | None:

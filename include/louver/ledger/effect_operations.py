@@ -9,7 +9,7 @@ from typing import Any
 
 from louver.approvals import check_use
 from louver.effects import BeginStep, decide_begin
-from louver.errors import LedgerError, Superseded
+from louver.errors import ApprovalStale, LedgerError, Superseded
 from louver.ledger.contract import BeginOutcome, Begun, EffectRequest
 from louver.ledger.records import (
     ApprovalRecord,
@@ -49,10 +49,15 @@ class EffectOperations(TaskOperations):
         step = decide_begin(known, intent_hash=request.intent_hash)
         if known is not None and step in _FOUND:
             result = self._result(rows, known) if step is BeginStep.RECORDED else None
+            if known.task == token.key and known.generation != token.generation:
+                # What it did is what this generation builds on: undone, it is this one's ground that is gone.
+                known = replace(known, generation=token.generation)
+                rows.update(known)
             return Begun(outcome=_FOUND[step], record=known, result=result)
         record = _started(token, request, _epoch(known, step), now=now)
         if request.guarded_by is not None:
-            record = self._consume(rows, record, request, now=now)
+            used_by_it = known.approval_id if known is not None and step is BeginStep.AGAIN else None
+            record = self._consume(rows, record, request, used_by_it=used_by_it, now=now)
         if step is BeginStep.AGAIN:
             rows.update(record)
         elif not rows.insert(record):
@@ -61,7 +66,13 @@ class EffectOperations(TaskOperations):
         return Begun(outcome=BeginOutcome.BEGUN, record=record)
 
     def _consume(
-        self, rows: Rows, record: EffectRecord, request: EffectRequest, *, now: datetime
+        self,
+        rows: Rows,
+        record: EffectRecord,
+        request: EffectRequest,
+        *,
+        used_by_it: str | None,
+        now: datetime,
     ) -> EffectRecord:
         run = self._run(rows, record.task.run)
         asked = rows.find(ApprovalRecord, dag_id=record.dag_id, run_id=record.run_id, of=request.guarded_by)
@@ -78,6 +89,9 @@ class EffectOperations(TaskOperations):
             reference=record.reference,
             now=now,
         )
+        if newest is not None and newest.consumed_by is not None and newest.request_id != used_by_it:
+            # The same key and intent in another scope are another effect.
+            raise ApprovalStale("it was used already, by another effect")
         rows.update(used)
         return replace(record, approval_id=used.request_id)
 
@@ -191,9 +205,10 @@ class EffectOperations(TaskOperations):
     def give_up_undo(self, token: Token, record: EffectRecord, *, reason: str, now: datetime) -> EffectRecord:
         with self._transaction() as rows:
             self._hold(rows, token)
-            given_up = replace(
-                self._current(rows, record), state=EffectState.UNDO_FAILED, reason=reason, updated_at=now
-            )
+            current = self._current(rows, record)
+            if current.state is EffectState.UNDONE:
+                return current
+            given_up = replace(current, state=EffectState.UNDO_FAILED, reason=reason, updated_at=now)
             rows.update(given_up)
             return given_up
 
