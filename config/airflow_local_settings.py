@@ -14,7 +14,7 @@ __all__: list[str] = []
 #: ends the scheduler with "database is locked" when many tasks finish at once. Not for other databases.
 SQLITE_CONNECT_ARGS = {"timeout": 120}
 
-#: The same for the API server that people use. It writes its audit log on its event loop: where that waits for
-#: the lock, and the lock's holder waits for the loop to let it commit, everything stands still until this time is
-#: over. So it is short; the refused request answers 500, nothing of it is done, and the client tries again.
+#: The same for the API server that people use. It writes its audit log on its event loop: where that waits
+#: for the lock, and the lock's holder waits for the loop to let it commit, all stands still until the time is
+#: up. So it is short; the refused request answers 500, nothing of it is done, and the client tries again.
 SQLITE_API_CONNECT_ARGS = {"timeout": 3}

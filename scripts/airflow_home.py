@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import secrets
 import socket
 import subprocess
@@ -22,35 +21,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from airflow_rest import AirflowRest, RestError, TimedOut, wait_for
+from airflow_settings import COMPONENTS, ROOT, airflow_environment, component_settings
 from processes import Components, ended_by_all_means, last_lines, read_json, write_json
 
 __all__ = ["ROOT", "AirflowHome", "CliResult", "HomeError"]
 
-ROOT = Path(__file__).resolve().parent.parent
-
-#: No triggerer: parked approvals do without. No log server: its port is fixed and may be taken, and the API
-#: server reads the logs from the shared folder.
-#:
-#: Two API servers, one for people and one for task processes. Airflow commits its audit log on the event
-#: loop; on SQLite that waits for the write lock, and where another request of the same process holds it, that
-#: one cannot go on and give it back: the server stands still until the wait is over. Apart, they do not meet.
-#:
-#: In the order of starting. The scheduler comes last, and only once its tasks can reach their API: a task that
-#: was due while Airflow was down would use up its tries.
-COMPONENTS = {
-    "task-api-server": ("api-server",),
-    "api-server": ("api-server",),
-    "dag-processor": ("dag-processor",),
-    "scheduler": ("scheduler", "--skip-serve-logs"),
-}
 HEALTHY_PARTS = ("metadatabase", "scheduler", "dag_processor")
 
 #: Measured: 10 to 40 s, most of it imports. A busy machine takes longer.
 START_SECONDS = 240.0
 #: Measured: 5 to 8 s. Airflow itself gives a running task five seconds before it kills it.
 STOP_SECONDS = 20.0
-
-LOCAL_BUNDLE = "airflow.dag_processing.bundles.local.LocalDagBundle"
 
 
 class HomeError(Exception):
@@ -184,50 +165,8 @@ class AirflowHome:
 
     def env(self) -> dict[str, str]:
         """The environment of every process of this Airflow."""
-        kept = self._kept()
-        hidden = ("PYTHONPATH", "PYTHONHOME", "PYTHONWARNINGS", "PYTHONOPTIMIZE", "PYTHONSTARTUP")
-        base = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("AIRFLOW_", "_AIRFLOW_")) and name not in hidden
-        }
-        near = ",".join(filter(None, [base.get("no_proxy") or base.get("NO_PROXY"), "127.0.0.1,localhost"]))
-        bundles = [
-            {"name": "dags-folder", "classpath": LOCAL_BUNDLE, "kwargs": {}},
-            {"name": "home", "classpath": LOCAL_BUNDLE, "kwargs": {"path": str(self.own_dags)}},
-        ]
-        return {
-            **base,
-            **_read_env(ROOT / "config" / "airflow.demo.env"),
-            "PATH": f"{self.python.parent}{os.pathsep}{base.get('PATH', os.defpath)}",
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "config"), str(ROOT / "include")]),
-            "PYTHONUNBUFFERED": "1",
-            # A task reaches the API server directly, whatever proxy the caller uses.
-            "NO_PROXY": near,
-            "no_proxy": near,
-            "AIRFLOW_HOME": str(self.path),
-            "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
-            # Empty: Louver registers once, as an installed distribution.
-            "AIRFLOW__CORE__PLUGINS_FOLDER": str(self.path / "plugins"),
-            "AIRFLOW__CORE__FERNET_KEY": kept["fernet_key"],
-            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{kept['task_port']}/execution/",
-            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(
-                f"{user}:{role}" for user, role in self._users.items()
-            ),
-            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self.path / "passwords.json"),
-            "AIRFLOW__CORE__XCOM_BACKEND": "louver_provider.xcom.backend.LouverXCom",
-            "AIRFLOW__API__HOST": "127.0.0.1",
-            "AIRFLOW__API__PORT": str(kept["port"]),
-            "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{kept['port']}/",
-            "AIRFLOW__API__SECRET_KEY": kept["api_secret"],
-            "AIRFLOW__API_AUTH__JWT_SECRET": kept["jwt_secret"],
-            "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles),
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.airflow_db}",
-            "AIRFLOW__LOUVER__LEDGER_URL": f"sqlite:///{self.ledger_db}",
-            "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
-            "SHOP_DB": str(self.shop_db),
-            **self._settings,
-        }
+        own = airflow_environment(self.path, self._kept(), python=self.python, users=self._users)
+        return {**own, **self._settings}
 
     # Commands
 
@@ -272,7 +211,7 @@ class AirflowHome:
             for name, arguments in COMPONENTS.items():
                 if name == "scheduler":
                     self._await_task_api()
-                env = {**self.env(), **self._component_settings(name)}
+                env = {**self.env(), **component_settings(name, self._kept())}
                 self._components.start(name, self._command(*arguments), env=env, folder=self.path)
             self._await_health(since)
             self._await_dags(list(dags))
@@ -355,15 +294,6 @@ class AirflowHome:
         if done.code != 0:
             raise HomeError(f"`airflow db migrate` failed:\n{last_lines(done.stdout + done.stderr)}")
 
-    def _component_settings(self, name: str) -> dict[str, str]:
-        if name == "task-api-server":
-            return {"AIRFLOW__API__PORT": str(self._kept()["task_port"])}
-        if name == "api-server":
-            # Two people who write at the same moment can still meet; then a short wait ends the standstill.
-            short = "airflow_local_settings.SQLITE_API_CONNECT_ARGS"
-            return {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS": short}
-        return {}
-
     def _find_ports(self) -> None:
         kept = self._kept()
         for name in ("port", "task_port"):
@@ -414,9 +344,3 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _read_env(path: Path) -> dict[str, str]:
-    lines = (line.strip() for line in path.read_text().splitlines())
-    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
-    return {name.strip(): value.strip() for name, _, value in pairs}

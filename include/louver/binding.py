@@ -54,7 +54,7 @@ def _path(node: Node) -> str:
 
 
 def _attribute(node: Node) -> str:
-    return "payload" if isinstance(node, ApprovalNode) else "task"
+    return "approve.payload" if isinstance(node, ApprovalNode) else "task"
 
 
 def _function(node: Node, given: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:

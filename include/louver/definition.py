@@ -78,6 +78,11 @@ class Step:
             raise DefinitionError(
                 f"must be one of {', '.join(ON_FAILURE)}", node=self.name, attribute="on_failure"
             )
+        for attribute, text in (("approval", self.approval), ("queue", self.queue)):
+            if text is not None and (not isinstance(text, str) or not text):
+                raise DefinitionError("must be a non-empty string", node=self.name, attribute=attribute)
+        if not isinstance(self.retry, RetryPolicy):
+            raise DefinitionError("must be a RetryPolicy", node=self.name, attribute="retry")
         if type(self.priority) is not int or not 1 <= self.priority <= 1_000_000:
             raise DefinitionError(
                 "must be a whole number from 1 to 1000000", node=self.name, attribute="priority"
@@ -127,7 +132,7 @@ class ApprovalNode:
 
     def __post_init__(self) -> None:
         _check_name(self.name)
-        _check_task(self.name, "payload", self.payload)
+        _check_task(self.name, "approve.payload", self.payload)
         _normalise_deps(self)
         object.__setattr__(self, "params", MappingProxyType(dict(self.params)))
         object.__setattr__(self, "kwargs", MappingProxyType(dict(self.kwargs)))
@@ -138,9 +143,11 @@ class ApprovalNode:
                 raise DefinitionError(
                     "must be a number of seconds, more than 0 and at most a year",
                     node=self.name,
-                    attribute="expires_after_seconds",
+                    attribute="approve.expires_after_seconds",
                 )
             object.__setattr__(self, "expires_after", float(self.expires_after))
+        if not isinstance(self.four_eyes, bool):
+            raise DefinitionError("must be true or false", node=self.name, attribute="approve.four_eyes")
         _check_parameters(self)
 
     @property
@@ -322,7 +329,7 @@ class Definition:
                     raise DefinitionError(
                         f"{node.of!r} must be a step with approval {node.name!r}",
                         node=node.name,
-                        attribute="of",
+                        attribute="approve.of",
                     )
             elif node.approval is not None:
                 asking = self._by_name.get(node.approval)
@@ -342,6 +349,8 @@ class Definition:
     def _check_event(self) -> None:
         if self.event_type is None:
             return
+        if not isinstance(self.event_type, str) or not self.event_type:
+            raise DefinitionError("must be a non-empty string", attribute="event_type")
         roots = [node.name for node in self.nodes if not node.upstream]
         if len(roots) != 1:
             raise DefinitionError(

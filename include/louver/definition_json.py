@@ -22,6 +22,12 @@ _FORMAT = 1
 """The version of the JSON form itself, under the member ``louver``."""
 
 
+class _Twice(dict[str, Any]):
+    """An object one of whose members stands twice; whoever reads it knows its place."""
+
+    member: str
+
+
 class _Reader:
     """One JSON object, whose members are taken by name; what is left over is unknown."""
 
@@ -30,7 +36,18 @@ class _Reader:
         self.path = path
         if not isinstance(content, dict):
             raise self.error(None, "must be an object")
+        self._refuse_twice(None, content)
         self._content = dict(content)
+
+    def _refuse_twice(self, name: str | None, value: Any) -> None:
+        """An object with a member that stands twice is refused, however deep it lies in the value."""
+        if isinstance(value, _Twice):
+            raise self.error(".".join(part for part in (name, value.member) if part), "stands twice")
+        # The nodes, and the parts that have a reader of their own, are looked at by that one.
+        if name is None or name == "steps" or not isinstance(value, (dict, list)):
+            return
+        for item in value.values() if isinstance(value, dict) else value:
+            self._refuse_twice(name, item)
 
     def error(self, name: str | None, message: str) -> DefinitionError:
         attribute = ".".join(part for part in (self.path, name) if part)
@@ -49,6 +66,7 @@ class _Reader:
         allowed = kinds if isinstance(kinds, tuple) else (kinds,)
         if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
             raise self.error(name, f"must be {what}")
+        self._refuse_twice(name, value)
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
@@ -110,11 +128,12 @@ def _parse(raw: bytes | str) -> Any:
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
-    if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise DefinitionError("stands twice in one object", attribute=twice)
-    return members
+    if len(members) == len(pairs):
+        return members
+    names = [name for name, _ in pairs]
+    twice = _Twice(members)
+    twice.member = next(name for name in names if names.count(name) > 1)
+    return twice
 
 
 def _no_constant(text: str) -> Any:

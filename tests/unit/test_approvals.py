@@ -1,4 +1,4 @@
-"""What an approval allows: one effect, once, while nothing changes (semantics section 6, cases G03 to G05)."""
+"""An approval allows one effect, once, while nothing changes (semantics section 6, cases G03 to G05)."""
 
 from __future__ import annotations
 
@@ -275,16 +275,16 @@ def test_an_approval_can_be_used_up_to_its_expiry_and_no_later() -> None:
 # Evidence
 
 
-def result(task_id: str, **changes: Any) -> CheckpointRecord:
+def result(task: str, **changes: Any) -> CheckpointRecord:
     record = CheckpointRecord(
         dag_id="bank",
         run_id="run-1",
-        task_id=task_id,
+        task_id=task,
         map_index=-1,
         generation=1,
         name="return_value",
         incarnation=1,
-        digest=f"digest of {task_id}",
+        digest=f"digest of {task}",
         saved_at=NOW,
     )
     return replace(record, **changes)

@@ -224,6 +224,6 @@ class _InlineRun:
 
     def _value(self, seen: RunOverview) -> Any:
         sink = seen.definition.result_node
-        if seen.evaluation.states[sink] is not TaskState.SUCCEEDED:
+        if not seen.state.success or seen.evaluation.states[sink] is not TaskState.SUCCEEDED:
             return None
         return self._ledger.load_result(TaskKey(self._key.dag_id, self._key.run_id, sink))
