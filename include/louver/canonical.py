@@ -127,18 +127,18 @@ _SCALARS: dict[type, Callable[[Any, str], Any]] = {
     bytes: lambda value, _: {"bytes": base64.b64encode(value).decode("ascii")},
 }
 
-_READERS: dict[str, Callable[[Any], Any]] = {
-    "int": int,
-    "float": float.fromhex,
-    "datetime": datetime.fromisoformat,
-    "date": date.fromisoformat,
-    "decimal": Decimal,
-    "uuid": UUID,
-    "bytes": lambda text: base64.b64decode(text, validate=True),
-    "list": lambda items: [decode(item) for item in items],
-    "tuple": lambda items: tuple(decode(item) for item in items),
-    "set": lambda items: {decode(item) for item in items},
-    "dict": lambda members: {key: decode(item) for key, item in members.items()},
+_READERS: dict[str, tuple[type, Callable[[Any], Any]]] = {
+    "int": (str, int),
+    "float": (str, float.fromhex),
+    "datetime": (str, datetime.fromisoformat),
+    "date": (str, date.fromisoformat),
+    "decimal": (str, Decimal),
+    "uuid": (str, UUID),
+    "bytes": (str, lambda text: base64.b64decode(text, validate=True)),
+    "list": (list, lambda items: [decode(item) for item in items]),
+    "tuple": (list, lambda items: tuple(decode(item) for item in items)),
+    "set": (list, lambda items: {decode(item) for item in items}),
+    "dict": (dict, lambda members: {key: decode(item) for key, item in members.items()}),
 }
 
 
@@ -152,11 +152,11 @@ def decode(tagged: Any) -> Any:
         return tagged
     if isinstance(tagged, dict) and len(tagged) == 1:
         ((tag, content),) = tagged.items()
-        reader = _READERS.get(tag)
-        if reader is not None:
+        kind, reader = _READERS.get(tag, (None, None))
+        if kind is not None and reader is not None and isinstance(content, kind):
             try:
                 return reader(content)
-            except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError):
+            except (ValueError, TypeError, ArithmeticError, RecursionError):
                 # Not from it: its text may quote the value.
                 raise IntegrityError(f"a stored {tag} cannot be read back") from None
     raise IntegrityError("a stored value is not in the typed form")

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import __version__ as sqlalchemy_version
 from sqlalchemy.exc import ArgumentError, DisconnectionError
 
 from louver.errors import ConfigurationError, LedgerUnavailable
@@ -39,6 +41,9 @@ def parse_url(text: str) -> URL:
         raise ConfigurationError(
             "the ledger URL cannot be read; write special characters of a password as %XX"
         ) from None
+    if url.database and sqlalchemy_version.startswith("2.0."):
+        # Python 3.10 has no SQLAlchemy 2.1, which reads the database's name as a URL's part should be read.
+        url = url.set(database=unquote(url.database))
     if url.drivername in ("postgresql", "postgresql+psycopg2"):
         return url.set(drivername="postgresql+psycopg2")
     if url.drivername in ("sqlite", "sqlite+pysqlite"):
