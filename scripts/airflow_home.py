@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -182,6 +182,39 @@ class AirflowHome:
             timeout=timeout,
         )
         return CliResult(done.returncode, done.stdout, done.stderr)
+
+    def commands(self, commands: Iterable[Sequence[str]]) -> Iterator[CliResult]:
+        """
+        Run several ``airflow ARGUMENTS...`` one after the other in one process; it starts at the first ``next``.
+
+        :returns: the result of each, as soon as it is there.
+        :raises HomeError: where the process ends before the last one.
+        """
+        wanted = [list(arguments) for arguments in commands]
+        with (
+            (self.logs / "commands.log").open("ab") as log,
+            subprocess.Popen(
+                [str(self.python), str(ROOT / "scripts" / "airflow_commands.py")],
+                env=self.env(),
+                cwd=self.path,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            ) as child,
+        ):
+            if child.stdin is None or child.stdout is None:
+                raise HomeError("the process has no pipes")
+            try:
+                json.dump(wanted, child.stdin)
+                child.stdin.close()
+                for arguments in wanted:
+                    line = child.stdout.readline()
+                    if not line:
+                        raise HomeError(f"`airflow {' '.join(arguments)}` broke off; see {log.name}")
+                    yield CliResult(*json.loads(line))
+            finally:
+                child.kill()
 
     def _command(self, *arguments: str) -> list[str]:
         return [str(self.python), "-m", "airflow", *arguments]

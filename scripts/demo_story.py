@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +25,6 @@ SHORT_EXPIRY_SECONDS = 60
 """Long enough for a slow machine to answer the first request, short enough to see the second one expire."""
 
 SOURCE = "https://shop.example.com/demo"
-MAX_COMMANDS_AT_ONCE = 2
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,8 +92,6 @@ class Story:
         self.runs: list[Run] = []
         self.problems: list[str] = []
         self.resubmission: dict[str, Any] = {}
-        self._commands = ThreadPoolExecutor(MAX_COMMANDS_AT_ONCE)
-        self._pending: list[Future[None]] = []
         self._token = secrets.token_hex(3)
 
     def tell(self) -> None:
@@ -111,31 +107,31 @@ class Story:
             amount="15.00",
             dag_id=SHORT,
         )
-        with self._stopped_at_the_end():
-            faults.kill_after_effect("reserve_inventory", order_id=a.order_id)
-            faults.tell("mail.send", "fail_for_good", order_id=b.order_id)
-            faults.hold("charge", order_id=d.order_id)
-            self._say("submitting four orders by `airflow louver submit`")
-            with self._submitting([d, a, b, c]):
-                # D's requests are short-lived, so it is answered while the others are still on their way.
-                self._change_the_price(d)
-            self._answer(b, "approve_charge", "Approve")
-            self._answer(c, "approve_charge", "Reject")
-            self._park_after_kill(a)
-            self._await_new_question(d)
-            self._await_end(c)
-            self._await_end(b)
-            self._say("stopping Airflow, with A and D parked")
-            self._home.restart(dags=DAGS)
-            self._answer(a, "approve_charge", "Approve")
-            self._await_end(a)
-            e = self._another_amount_under_the_same_key(a)
+        faults.kill_after_effect("reserve_inventory", order_id=a.order_id)
+        faults.tell("mail.send", "fail_for_good", order_id=b.order_id)
+        faults.hold("charge", order_id=d.order_id)
+        self._say("submitting four orders by `airflow louver submit`")
+        with self._submitting([d, a, b, c]):
+            # D's requests are short-lived, so it is answered while the others are still on their way.
+            self._change_the_price(d)
+        self._answer(b, "approve_charge", "Approve")
+        self._answer(c, "approve_charge", "Reject")
+        self._park_after_kill(a)
+        self._await_new_question(d)
+        self._await_end(c)
+        self._await_end(b)
+        self._say("stopping Airflow, with A and D parked")
+        self._home.restart(dags=DAGS)
+        self._answer(a, "approve_charge", "Approve")
+        self._await_end(a)
+        e = self._another_amount_under_the_same_key(a)
+        with self._submitting([e]):
             self._submit_again(a)
-            self._answer(e, "approve_charge", "Approve")
-            self._await_end(e)
-            self._say("D: waiting until its second request expires")
-            self._await_end(d, timeout=SHORT_EXPIRY_SECONDS + 90.0)
-            self._say("reading states and audit trails by `airflow louver status` and `history`")
+        self._answer(e, "approve_charge", "Approve")
+        self._await_end(e)
+        self._say("D: waiting until its second request expires")
+        self._await_end(d, timeout=SHORT_EXPIRY_SECONDS + 90.0)
+        self._read_ledger()
 
     # Submitting
 
@@ -157,35 +153,34 @@ class Story:
     @contextmanager
     def _submitting(self, runs: list[Run]) -> Iterator[None]:
         """Submitted, the first of them before the block, the others before its end."""
-        submitted = self._commands.map(self._submit, runs)
-        self._tell_run(next(submitted))
+        for run in runs:
+            run.before = report.counts(run.order_id)
+        results = self._hand_in([(run.dag_id, run.event) for run in runs])
+        submitted = (self._accepted(run, done) for run, done in zip(runs, results, strict=True))
+        next(submitted)
         yield
-        for run in submitted:
-            self._tell_run(run)
+        for _ in submitted:
+            pass
 
-    def _tell_run(self, run: Run) -> None:
-        self._say(f"{run.letter}: run {run.run_id} for {run.order_id}, {run.title}")
-
-    def _submit(self, run: Run) -> Run:
-        run.before = report.counts(run.order_id)
-        done = self._hand_in(run.dag_id, run.event)
+    def _accepted(self, run: Run, done: CliResult) -> None:
         if done.code != 0:
             raise ValueError(f"submitting the event of run {run.letter} failed: {done.stderr.strip()}")
         run.run_id = done.json()[0]["run_id"]
-        return run
+        self._say(f"{run.letter}: run {run.run_id} for {run.order_id}, {run.title}")
 
-    def _hand_in(self, dag_id: str, event: dict[str, Any]) -> CliResult:
-        return self._home.cli(
-            "louver", "submit", dag_id, "--event", "-", "--output", "json", stdin=json.dumps(event)
-        )
+    def _hand_in(self, events: Sequence[tuple[str, dict[str, Any]]]) -> Iterator[CliResult]:
+        commands = []
+        for dag_id, event in events:
+            file = self._home.path / f"event-{secrets.token_hex(4)}.json"
+            file.write_text(json.dumps(event))
+            commands.append(["louver", "submit", dag_id, "--event", str(file), "--output", "json"])
+        return self._home.commands(commands)
 
     def _submit_again(self, run: Run) -> None:
         """The same event, and the same identity with another amount."""
         self._say("submitting A's event again, and the same identity with another amount")
         changed = {**run.event, "data": {**run.event["data"], "amount": "99.00"}}
-        again, conflict = self._commands.map(
-            lambda event: self._hand_in(run.dag_id, event), [run.event, changed]
-        )
+        again, conflict = self._hand_in([(run.dag_id, run.event), (run.dag_id, changed)])
         answer = again.json()[0] if again.code == 0 else {}
         matching = [run_id for run_id in self._home.rest.run_ids(run.dag_id) if run_id == run.run_id]
         self.resubmission = {
@@ -234,8 +229,7 @@ class Story:
             event=_event(f"{self._token}-E", data),
         )
         self.runs.append(run)
-        with self._submitting([run]):
-            return run
+        return run
 
     # Waiting and answering
 
@@ -275,27 +269,19 @@ class Story:
         now = report.counts(run.order_id)
         run.counts = {action: now[action] - run.before[action] for action in now}
         self._say(f"{run.letter}: over, {run.airflow_state} in Airflow")
-        self._pending += [self._commands.submit(read, run) for read in (self._read_status, self._read_trail)]
 
-    def _read_status(self, run: Run) -> None:
-        done = self._home.cli("louver", "status", run.run_id, "--dag-id", run.dag_id, "--output", "json")
-        run.status_code = done.code
-        run.status = done.json()[0]
-
-    def _read_trail(self, run: Run) -> None:
-        run.trail = self._home.cli(
-            "louver", "history", run.run_id, "--dag-id", run.dag_id, "--output", "json"
-        ).json()
-
-    @contextmanager
-    def _stopped_at_the_end(self) -> Iterator[None]:
-        """Wait for the commands that run beside the plot; their errors are the plot's."""
-        try:
-            yield
-            for future in self._pending:
-                future.result()
-        finally:
-            self._commands.shutdown(cancel_futures=True)
+    def _read_ledger(self) -> None:
+        self._say("reading states and audit trails by `airflow louver status` and `history`")
+        commands = [
+            ["louver", command, run.run_id, "--dag-id", run.dag_id, "--output", "json"]
+            for run in self.runs
+            for command in ("status", "history")
+        ]
+        results = self._home.commands(commands)
+        for run, status, trail in zip(self.runs, results, results, strict=True):
+            run.status_code = status.code
+            (run.status,) = status.json()
+            run.trail = trail.json()
 
     def _expect(self, truth: bool, words: str) -> None:
         if not truth:

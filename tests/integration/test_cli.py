@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
 import pytest
 import yaml
@@ -12,43 +11,13 @@ pytestmark = pytest.mark.integration
 
 FORMATS = ("json", "yaml", "table", "plain")
 
-MANY = """
-import contextlib, io, json, sys
-
-from airflow.cli import cli_parser
-
-parser = cli_parser.get_parser()
-results = []
-for arguments in json.load(sys.stdin):
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            parsed = parser.parse_args(["louver", *arguments])
-            parsed.func(parsed)
-        except SystemExit as end:
-            code = end.code or 0
-    results.append([code, out.getvalue(), err.getvalue()])
-print("\\n" + json.dumps(results))
-"""
-"""Runs many commands in one process: an ``airflow`` command takes seconds to start."""
-
 
 @pytest.fixture
 def many(airflow):
-    """Run commands one after the other; returns code, output and error output of each."""
+    """Run ``airflow louver`` commands one after the other, in one process: each takes seconds to start."""
 
-    def run(commands: list[tuple[str, ...]]) -> list[tuple[int, str, str]]:
-        done = subprocess.run(
-            [str(airflow.python), "-c", MANY],
-            env=airflow.env(),
-            cwd=airflow.path,
-            input=json.dumps(commands),
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr
-        return [tuple(result) for result in json.loads(done.stdout.splitlines()[-1])]
+    def run(commands):
+        return list(airflow.commands(["louver", *arguments] for arguments in commands))
 
     return run
 

@@ -366,6 +366,11 @@ def test_what_was_given_up_stays_given_up(world: World, ledger: Ledger) -> None:
     assert run(definition, ledger).state is RunState.COMPENSATION_FAILED
     assert world.undone == ["one"]
 
+    cleared = live(COMPENSATE, definition, ledger, try_number=2, max_tries=1)
+    assert cleared.state is TaskState.FAILED
+    assert isinstance(cleared.error, CompensationFailed)
+    assert world.undone == ["one"]
+
 
 def test_an_undo_that_cannot_be_found_is_a_failure_and_not_silence(
     world: World, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
