@@ -189,10 +189,11 @@ class EffectOperations(TaskOperations):
     def lose_effect(self, record: EffectRecord, *, reason: str, now: datetime) -> EffectRecord | None:
         with self._transaction() as rows:
             current = self._current(rows, record)
-            if current.state is not EffectState.STARTED or (current.session, current.lease_until) != (
-                record.session,
-                record.lease_until,
-            ):
+            if current.state is not EffectState.STARTED or (
+                current.task,
+                current.session,
+                current.lease_until,
+            ) != (record.task, record.session, record.lease_until):
                 return None
             lost = replace(current, state=EffectState.UNKNOWN, reason=reason, updated_at=now)
             rows.update(lost)
