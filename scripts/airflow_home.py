@@ -185,7 +185,7 @@ class AirflowHome:
 
     def commands(self, commands: Iterable[Sequence[str]]) -> Iterator[CliResult]:
         """
-        Run several ``airflow ARGUMENTS...`` one after the other in one process; it starts at the first ``next``.
+        Run several ``airflow ARGUMENTS...`` one after the other in one process, from the first ``next`` on.
 
         :returns: the result of each, as soon as it is there.
         :raises HomeError: where the process ends before the last one.

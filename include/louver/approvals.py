@@ -13,7 +13,8 @@ from datetime import datetime
 
 from louver.canonical import fingerprint
 from louver.errors import ApprovalClosed, ApprovalExpired, ApprovalStale, ConfigurationError
-from louver.ledger.records import ApprovalRecord, CheckpointRecord, Decision
+from louver.ledger.names import Decision
+from louver.ledger.records import ApprovalRecord, CheckpointRecord
 
 __all__ = [
     "APPROVE",

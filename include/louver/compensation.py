@@ -14,7 +14,8 @@ from typing import Any
 
 from louver.effects import EffectCall, run_effect, settle_in_progress, verify_effect
 from louver.errors import EffectInProgress, EffectUnknown, LedgerError, describe
-from louver.ledger.records import EffectKind, EffectRecord, EffectState, OnUnknown, RunKey
+from louver.ledger.names import EffectKind, EffectState, OnUnknown, RunKey
+from louver.ledger.records import EffectRecord
 from louver.policies import RetryPolicy, decide_retry
 from louver.ports import StepRuntime
 from louver.references import resolve

@@ -9,7 +9,8 @@ from typing import Any, NoReturn, Protocol
 
 from louver.effects import EffectCall, Verification, run_effect
 from louver.errors import ApprovalStale, ConfigurationError, require_text
-from louver.ledger.records import STATE, OnUnknown
+from louver.ledger.names import OnUnknown
+from louver.ledger.records import STATE
 from louver.ports import StepRuntime
 from louver.references import path_of
 

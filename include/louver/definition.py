@@ -314,6 +314,10 @@ class Definition:
                 del waiting[name]
             for upstream in waiting.values():
                 upstream.difference_update(free)
+        # What only waits for the cycle is not to blame for it.
+        while idle := set(waiting).difference(*waiting.values()):
+            for name in idle:
+                del waiting[name]
         if waiting:
             raise DefinitionError(
                 f"these steps wait for each other in a cycle: {', '.join(waiting)}",

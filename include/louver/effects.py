@@ -26,7 +26,8 @@ from louver.errors import (
 )
 from louver.leases import kept_alive
 from louver.ledger.contract import BeginOutcome, EffectRequest
-from louver.ledger.records import EffectKind, EffectRecord, EffectState, OnUnknown
+from louver.ledger.names import EffectKind, EffectState, OnUnknown
+from louver.ledger.records import EffectRecord
 from louver.ports import StepRuntime
 from louver.references import resolve
 

@@ -23,7 +23,8 @@ from louver.errors import (
     describe,
 )
 from louver.ledger.contract import Ledger, RunStart
-from louver.ledger.records import RunRecord, TaskKey
+from louver.ledger.names import TaskKey
+from louver.ledger.records import RunRecord
 from louver.policies import RetryDecision, RetryPolicy, decide_retry
 from louver.ports import Liveness, StepLog, StepRuntime
 from louver.sessions import Change, Claim, Entry

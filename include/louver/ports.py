@@ -12,7 +12,8 @@ from typing import Protocol
 
 from louver.clock import Clock
 from louver.ledger.contract import Ledger
-from louver.ledger.records import ApprovalRecord, Token
+from louver.ledger.names import Token
+from louver.ledger.records import ApprovalRecord
 
 __all__ = ["Liveness", "Parked", "StepLog", "StepRuntime"]
 

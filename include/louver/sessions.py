@@ -13,7 +13,8 @@ from datetime import datetime
 from enum import Enum
 
 from louver.errors import Superseded
-from louver.ledger.records import TaskRecord, Token, TransitionRecord
+from louver.ledger.names import Token
+from louver.ledger.records import TaskRecord, TransitionRecord
 from louver.policies import INFRASTRUCTURE_BUDGET
 from louver.states import FailureKind, Precision, Source, TaskState, transition
 

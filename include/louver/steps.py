@@ -27,7 +27,8 @@ from louver.errors import (
     UpstreamUndone,
 )
 from louver.ledger.contract import ApprovalRequest, RunStart
-from louver.ledger.records import ApprovalRecord, Decision, EffectState, RunKey, TaskKey
+from louver.ledger.names import Decision, EffectState, RunKey, TaskKey
+from louver.ledger.records import ApprovalRecord
 from louver.lifecycle import Ended, TaskCall
 from louver.ports import Parked, StepRuntime
 from louver.sessions import Change, Claim

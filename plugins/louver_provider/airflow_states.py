@@ -13,7 +13,8 @@ from typing import Any
 from louver.clock import SystemClock
 from louver.closing import definition_of
 from louver.definition import Definition
-from louver.ledger.records import TaskKey, TaskRecord
+from louver.ledger.names import TaskKey
+from louver.ledger.records import TaskRecord
 from louver.sessions import Change
 from louver.states import FailureKind, Precision, Source, TaskState
 from louver_provider.runtime import StepProcess

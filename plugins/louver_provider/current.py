@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from louver.ledger.records import TaskKey
+from louver.ledger.names import TaskKey
 
 __all__ = ["is_current_step", "remember_step"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from louver.clock import SystemClock
-from louver.ledger.records import TaskKey
+from louver.ledger.names import TaskKey
 from louver.states import Source
 from louver_provider.airflow_states import change_from_airflow
 from louver_provider.hooks.ledger import get_ledger

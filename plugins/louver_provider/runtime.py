@@ -27,7 +27,7 @@ from louver.clock import SystemClock
 from louver.definition import Definition
 from louver.errors import ApprovalClosed, describe
 from louver.ledger.contract import Ledger, RunStart
-from louver.ledger.records import RunKey, TaskKey
+from louver.ledger.names import RunKey, TaskKey
 from louver.lifecycle import Closing, Lifecycle, TaskCall
 from louver.liveness import LocalProcesses
 from louver.ports import Parked

@@ -14,7 +14,8 @@ import pytest
 from louver.errors import EventConflict, IntegrityError, LedgerClosed
 from louver.ledger.contract import EventOutcome
 from louver.ledger.memory import MemoryLedger, MemoryRows
-from louver.ledger.records import Decision, EffectState, RunKey, TaskRecord
+from louver.ledger.names import Decision, EffectState, RunKey
+from louver.ledger.records import TaskRecord
 from louver.signing import SigningKeys
 from louver.testing import CHECKS, ContractBroken, run_contract
 

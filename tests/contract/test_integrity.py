@@ -13,14 +13,8 @@ from louver.canonical import fingerprint
 from louver.errors import IntegrityError
 from louver.ledger import open_ledger
 from louver.ledger.contract import ApprovalRequest, EffectRequest, RunStart
-from louver.ledger.records import (
-    CheckpointRecord,
-    OnUnknown,
-    PayloadRecord,
-    RunKey,
-    RunRecord,
-    TaskKey,
-)
+from louver.ledger.names import OnUnknown, RunKey, TaskKey
+from louver.ledger.records import CheckpointRecord, PayloadRecord, RunRecord
 from louver.sessions import Change, Claim
 from louver.states import Source, TaskState
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from louver.approvals import Answer
-from louver.ledger.records import ApprovalRecord, Decision
+from louver.ledger.names import Decision
+from louver.ledger.records import ApprovalRecord
 from louver.steps import ParkAnswer
 from louver_provider.api.answers import judge_park, judge_request
 from louver_provider.approval_form import describe_request

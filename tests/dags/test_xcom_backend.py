@@ -14,7 +14,7 @@ from airflow.sdk.bases.xcom import BaseXCom
 
 from louver.definition import Definition, Step
 from louver.ledger.contract import Ledger
-from louver.ledger.records import RunKey, TaskKey
+from louver.ledger.names import RunKey, TaskKey
 from louver.sessions import Change, Claim
 from louver.states import Source, TaskState
 from louver.steps import run_start

@@ -22,7 +22,8 @@ from louver.approvals import (
 )
 from louver.canonical import fingerprint
 from louver.errors import ApprovalClosed, ApprovalExpired, ApprovalStale
-from louver.ledger.records import ApprovalRecord, CheckpointRecord, Decision
+from louver.ledger.names import Decision
+from louver.ledger.records import ApprovalRecord, CheckpointRecord
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
 EXPIRY = NOW + timedelta(hours=1)

@@ -49,7 +49,7 @@ VALUES = st.recursive(
         st.lists(inner, max_size=4).map(tuple),
         st.dictionaries(st.text(), inner, max_size=4),
     ),
-    max_leaves=12,
+    max_leaves=6,
 )
 
 

@@ -17,7 +17,8 @@ from louver.definition import Definition, Step
 from louver.errors import LedgerError, LouverError
 from louver.ledger import open_ledger
 from louver.ledger.contract import EffectRequest, Ledger
-from louver.ledger.records import EffectRecord, OnUnknown, RunKey, TaskKey, Token
+from louver.ledger.names import OnUnknown, RunKey, TaskKey, Token
+from louver.ledger.records import EffectRecord
 from louver.lifecycle import Closing, Lifecycle
 from louver.sessions import Change, Claim
 from louver.states import FailureKind, RunState, Source, TaskState

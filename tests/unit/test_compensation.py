@@ -20,7 +20,8 @@ from louver.engine.inline import RunResult, run_inline
 from louver.errors import CompensationFailed, DefinitionChanged, LedgerUnavailable, UpstreamUndone
 from louver.ledger import open_ledger
 from louver.ledger.contract import Ledger
-from louver.ledger.records import EffectKind, EffectRecord, EffectState, RunKey, TaskKey
+from louver.ledger.names import EffectKind, EffectState, RunKey, TaskKey
+from louver.ledger.records import EffectRecord
 from louver.lifecycle import Closing, Lifecycle
 from louver.liveness import LocalProcesses
 from louver.policies import RetryPolicy

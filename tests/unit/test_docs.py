@@ -21,7 +21,7 @@ from louver.clock import FixedClock
 from louver.cloudevents import MAX_EVENT_BYTES, OrderProfile, parse_event
 from louver.cloudevents.structured import MAX_NESTING, MAX_NUMBER_DIGITS
 from louver.definition import Definition
-from louver.ledger.records import EffectState, OnUnknown
+from louver.ledger.names import EffectState, OnUnknown
 from louver.states import TRANSITIONS, FailureKind, Precision, RunState, Source, TaskState
 from louver_provider.get_provider_info import get_provider_info
 

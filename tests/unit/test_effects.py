@@ -24,7 +24,8 @@ from louver.errors import (
 )
 from louver.ledger import open_ledger
 from louver.ledger.contract import Ledger, RunStart
-from louver.ledger.records import EffectRecord, EffectState, OnUnknown, RunKey, TaskKey
+from louver.ledger.names import EffectState, OnUnknown, RunKey, TaskKey
+from louver.ledger.records import EffectRecord
 from louver.ports import StepRuntime
 from louver.sessions import Claim
 from louver.states import Source

@@ -22,7 +22,8 @@ from louver.errors import (
 )
 from louver.ledger import open_ledger
 from louver.ledger.contract import Ledger
-from louver.ledger.records import RunKey, TaskKey, TransitionRecord
+from louver.ledger.names import RunKey, TaskKey
+from louver.ledger.records import TransitionRecord
 from louver.policies import Backoff, RetryPolicy
 from louver.states import FailureKind, RunState, TaskState
 

@@ -17,7 +17,8 @@ from louver.engine.inline import RunResult, run_inline
 from louver.errors import ApprovalExpired, ApprovalRejected, TaskCancelled
 from louver.ledger import open_ledger
 from louver.ledger.contract import Ledger
-from louver.ledger.records import Decision, EffectState, RunKey, TransitionRecord
+from louver.ledger.names import Decision, EffectState, RunKey
+from louver.ledger.records import TransitionRecord
 from louver.policies import RetryPolicy
 from louver.states import RunState, TaskState
 

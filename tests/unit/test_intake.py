@@ -18,7 +18,7 @@ from louver.errors import ConfigurationError, EventConflict, EventRejected, Inte
 from louver.intake import REFERENCE, Intake, profile_for
 from louver.ledger import open_ledger
 from louver.ledger.contract import EventOutcome, Ledger
-from louver.ledger.records import RunKey, TaskKey
+from louver.ledger.names import RunKey, TaskKey
 from louver.lifecycle import Closing, Lifecycle
 from louver.liveness import LocalProcesses
 from louver.ports import StepRuntime

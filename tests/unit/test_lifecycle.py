@@ -24,7 +24,8 @@ from louver.errors import (
 )
 from louver.ledger import open_ledger
 from louver.ledger.contract import Ledger
-from louver.ledger.records import Decision, RunKey, TaskKey, TaskRecord
+from louver.ledger.names import Decision, RunKey, TaskKey
+from louver.ledger.records import TaskRecord
 from louver.lifecycle import Closing, Ended, Lifecycle, TaskCall
 from louver.policies import RetryPolicy
 from louver.ports import Parked, StepRuntime

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from louver.errors import IllegalTransition, Superseded
-from louver.ledger.records import TaskRecord, Token
+from louver.ledger.names import Token
+from louver.ledger.records import TaskRecord
 from louver.policies import INFRASTRUCTURE_BUDGET
 from louver.sessions import Change, Claim, Entry, Opening, apply_change, check_token, plan_opening
 from louver.states import FailureKind, Precision, Source, TaskState, transition

@@ -26,7 +26,7 @@ from louver.engine import RunResult, run_inline
 from louver.errors import EventRejected
 from louver.ledger import open_ledger
 from louver.ledger.contract import Ledger
-from louver.ledger.records import Decision
+from louver.ledger.names import Decision
 from louver.states import RunState, TaskState
 from shop import faults, orders, prices, report
 from shop.faults import Mode

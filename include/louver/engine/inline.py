@@ -21,7 +21,8 @@ from louver.errors import ConfigurationError
 from louver.evaluation import evaluate
 from louver.ledger import open_ledger
 from louver.ledger.contract import Ledger
-from louver.ledger.records import ApprovalRecord, Decision, RunKey, TaskKey, TaskRecord
+from louver.ledger.names import Decision, RunKey, TaskKey
+from louver.ledger.records import ApprovalRecord, TaskRecord
 from louver.lifecycle import Closing, Lifecycle
 from louver.liveness import LocalProcesses
 from louver.ports import Parked

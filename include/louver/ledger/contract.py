@@ -16,17 +16,13 @@ from enum import Enum
 from typing import Any
 
 from louver.approvals import Answer, Evidence
+from louver.ledger.names import EffectKind, OnUnknown, RunKey, TaskKey, Token
 from louver.ledger.records import (
     ApprovalRecord,
-    EffectKind,
     EffectRecord,
     EventRecord,
-    OnUnknown,
-    RunKey,
     RunRecord,
-    TaskKey,
     TaskRecord,
-    Token,
     TransitionRecord,
 )
 from louver.sessions import Change, Claim, Entry

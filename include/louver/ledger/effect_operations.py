@@ -11,15 +11,8 @@ from louver.approvals import check_use
 from louver.effects import BeginStep, decide_begin
 from louver.errors import ApprovalStale, LedgerError, Superseded
 from louver.ledger.contract import BeginOutcome, Begun, EffectRequest
-from louver.ledger.records import (
-    ApprovalRecord,
-    EffectKind,
-    EffectRecord,
-    EffectState,
-    RunKey,
-    RunRecord,
-    Token,
-)
+from louver.ledger.names import EffectKind, EffectState, RunKey, Token
+from louver.ledger.records import ApprovalRecord, EffectRecord, RunRecord
 from louver.ledger.rows import Rows
 from louver.ledger.task_operations import TaskOperations
 

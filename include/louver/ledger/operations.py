@@ -16,16 +16,8 @@ from louver.approvals import Answer, decide, expire
 from louver.errors import ApprovalClosed, EventConflict, LedgerError
 from louver.ledger.contract import ApprovalRequest, EventOutcome
 from louver.ledger.effect_operations import EffectOperations
-from louver.ledger.records import (
-    ApprovalRecord,
-    Decision,
-    EventRecord,
-    RunKey,
-    RunRecord,
-    TaskRecord,
-    Token,
-    TransitionRecord,
-)
+from louver.ledger.names import Decision, RunKey, Token
+from louver.ledger.records import ApprovalRecord, EventRecord, RunRecord, TaskRecord, TransitionRecord
 from louver.ledger.rows import Rows
 from louver.sessions import Change
 

@@ -10,17 +10,14 @@ from typing import Any
 from louver.approvals import Evidence, evidence_of
 from louver.errors import IntegrityError
 from louver.ledger.contract import OpenedTask, RunStart
+from louver.ledger.names import Decision, RunKey, TaskKey, Token
 from louver.ledger.records import (
     RESULT,
     ApprovalRecord,
     CheckpointRecord,
-    Decision,
     PayloadRecord,
-    RunKey,
     RunRecord,
-    TaskKey,
     TaskRecord,
-    Token,
     TransitionRecord,
 )
 from louver.ledger.rows import Rows

@@ -10,7 +10,8 @@ from typing import Any
 
 from louver.errors import IntegrityError, LedgerError, Superseded
 from louver.ledger.contract import Ledger
-from louver.ledger.records import PayloadRecord, RunKey, RunRecord, TaskRecord, Token
+from louver.ledger.names import RunKey, Token
+from louver.ledger.records import PayloadRecord, RunRecord, TaskRecord
 from louver.ledger.rows import Rows
 from louver.sessions import check_token
 from louver.signing import SigningKeys, digest_of, seal, unseal

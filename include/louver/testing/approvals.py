@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 from louver.errors import ApprovalClosed, ApprovalExpired, IllegalTransition, Superseded, ValueRefused
-from louver.ledger.records import ApprovalRecord, Decision, RunKey
+from louver.ledger.names import Decision, RunKey
+from louver.ledger.records import ApprovalRecord
 from louver.sessions import Entry
 from louver.states import TaskState
 from louver.testing.scene import FAILED, PARKED, Scene, check

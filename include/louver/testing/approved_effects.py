@@ -6,7 +6,8 @@ from typing import Any
 
 from louver.errors import ApprovalStale
 from louver.ledger.contract import BeginOutcome
-from louver.ledger.records import ApprovalRecord, Decision, Token
+from louver.ledger.names import Decision, Token
+from louver.ledger.records import ApprovalRecord
 from louver.sessions import Change
 from louver.states import Source, TaskState
 from louver.testing.scene import Scene, check

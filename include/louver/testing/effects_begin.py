@@ -7,7 +7,7 @@ from functools import partial
 
 from louver.errors import EffectConflict, EffectUnknown, Superseded, ValueRefused
 from louver.ledger.contract import BeginOutcome
-from louver.ledger.records import EffectKind, EffectState, OnUnknown, RunKey
+from louver.ledger.names import EffectKind, EffectState, OnUnknown, RunKey
 from louver.testing.scene import Scene, check
 
 __all__ = [

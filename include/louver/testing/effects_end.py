@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from louver.errors import Superseded, ValueRefused
-from louver.ledger.records import EffectKind, EffectRecord, EffectState, RunKey, Token
+from louver.ledger.names import EffectKind, EffectState, RunKey, Token
+from louver.ledger.records import EffectRecord
 from louver.testing.scene import Scene, check
 
 __all__ = [

@@ -6,7 +6,7 @@ from functools import partial
 
 from louver.approvals import Answer
 from louver.errors import LedgerClosed
-from louver.ledger.records import Decision
+from louver.ledger.names import Decision
 from louver.testing.scene import LAUNCHED, Scene, check
 
 __all__ = ["check_close_makes_use_afterwards_a_clear_error", "check_close_twice_is_fine"]

@@ -7,7 +7,7 @@ from functools import partial
 from louver.approvals import Answer
 from louver.errors import ApprovalClosed, ApprovalStale, IllegalTransition, Superseded
 from louver.ledger.contract import BeginOutcome, EventOutcome
-from louver.ledger.records import Decision
+from louver.ledger.names import Decision
 from louver.sessions import Change
 from louver.states import Source, TaskState
 from louver.testing.scene import COMPLETED, LAUNCHED, Scene, check

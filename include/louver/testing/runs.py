@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from louver.errors import IntegrityError, LedgerError, Superseded
-from louver.ledger.records import RunKey
+from louver.ledger.names import RunKey
 from louver.sessions import Entry
 from louver.states import RunState
 from louver.testing.scene import COMPLETED, LAUNCHED, Scene, check

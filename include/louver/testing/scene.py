@@ -21,17 +21,8 @@ from louver.ledger.contract import (
     OpenedTask,
     RunStart,
 )
-from louver.ledger.records import (
-    ApprovalRecord,
-    Decision,
-    EffectKind,
-    EffectRecord,
-    OnUnknown,
-    RunKey,
-    RunRecord,
-    TaskKey,
-    Token,
-)
+from louver.ledger.names import Decision, EffectKind, OnUnknown, RunKey, TaskKey, Token
+from louver.ledger.records import ApprovalRecord, EffectRecord, RunRecord
 from louver.sessions import Change, Claim
 from louver.states import FailureKind, Source, TaskState
 from louver.testing.judge import ContractBroken, Judge

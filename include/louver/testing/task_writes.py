@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from louver.errors import IllegalTransition, IntegrityError, Superseded, ValueRefused
-from louver.ledger.records import Decision, RunKey
+from louver.ledger.names import Decision, RunKey
 from louver.sessions import Change
 from louver.states import FailureKind, Precision, Source, TaskState
 from louver.testing.scene import COMPLETED, ERROR, FAILED, LAUNCHED, PARKED, RESUMED, Scene, check

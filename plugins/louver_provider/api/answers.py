@@ -15,7 +15,8 @@ from sqlalchemy import select
 
 from louver.approvals import OPTIONS
 from louver.clock import SystemClock
-from louver.ledger.records import ApprovalRecord, Decision, TaskKey
+from louver.ledger.names import Decision, TaskKey
+from louver.ledger.records import ApprovalRecord
 from louver.liveness import LocalProcesses
 from louver_provider.api.refusal import Refusal
 from louver_provider.approval_form import REQUEST_ID

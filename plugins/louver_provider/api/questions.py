@@ -9,7 +9,7 @@ from airflow.models.hitl import HITLDetail
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
-from louver.ledger.records import TaskKey
+from louver.ledger.names import TaskKey
 from louver_provider.approval_form import REQUEST_ID
 from louver_provider.hooks.ledger import get_ledger
 

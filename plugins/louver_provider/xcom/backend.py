@@ -14,7 +14,7 @@ from typing import Any
 from airflow.sdk.bases.xcom import BaseXCom
 
 from louver.canonical import plain_json
-from louver.ledger.records import TaskKey
+from louver.ledger.names import TaskKey
 from louver_provider.current import is_current_step
 from louver_provider.hooks.ledger import get_ledger
 from louver_provider.settings import load_settings

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Index, MetaData, Table
 
+from louver.ledger.names import Decision, EffectKind, EffectState, OnUnknown
 from louver.ledger.records import (
     ApprovalRecord,
     CheckpointRecord,
-    Decision,
-    EffectKind,
     EffectRecord,
-    EffectState,
     EventRecord,
-    OnUnknown,
     PayloadRecord,
     Record,
     RunRecord,

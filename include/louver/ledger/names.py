@@ -1,0 +1,112 @@
+"""What the ledger's rows are named by, and the words that they are written in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from louver.states import Source
+
+__all__ = [
+    "Decision",
+    "EffectKind",
+    "EffectState",
+    "OnUnknown",
+    "RunKey",
+    "TaskKey",
+    "Token",
+]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RunKey:
+    """Names a run."""
+
+    dag_id: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TaskKey:
+    """Names a task of a run; ``map_index`` is -1 where it is not mapped."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int = -1
+
+    @property
+    def run(self) -> RunKey:
+        """The run it belongs to."""
+        return RunKey(self.dag_id, self.run_id)
+
+    def __str__(self) -> str:
+        index = "" if self.map_index < 0 else f"[{self.map_index}]"
+        return f"{self.dag_id}/{self.run_id}/{self.task_id}{index}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """
+    The right of one process to write about one task (semantics section 1, Fencing).
+
+    Every write of that process is conditional on it; ``session`` rises each time a process opens the task.
+    """
+
+    key: TaskKey
+    incarnation: int
+    generation: int
+    attempt: int
+    try_number: int
+    session: int
+    process: str
+    source: Source
+
+
+class EffectState(str, Enum):
+    """What is known of an effect (semantics section 3)."""
+
+    STARTED = "started"
+    COMMITTED = "committed"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    UNDONE = "undone"
+    UNDO_FAILED = "undo_failed"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class EffectKind(str, Enum):
+    """A step's own effect, or the undo of one."""
+
+    FORWARD = "forward"
+    UNDO = "undo"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class OnUnknown(str, Enum):
+    """What the author wants done when nobody knows whether an effect happened."""
+
+    VERIFY = "verify"
+    RETRY = "retry"
+    MANUAL = "manual"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Decision(str, Enum):
+    """How an approval request ended; ``pending`` while it has not."""
+
+    PENDING = "pending"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    STOPPED = "stopped"
+    EXPIRED = "expired"
+    VOID = "void"
+
+    def __str__(self) -> str:
+        return self.value
