@@ -10,11 +10,11 @@ from __future__ import annotations
 import copy
 import json
 import sys
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -112,15 +112,18 @@ class Orders:
 
     def submit(self, event: dict[str, Any]) -> CliResult:
         """``airflow louver submit``, with the event in a file."""
-        path = self._folder / f"{event['data']['order_id']}-{id(event)}.json"
-        path.write_text(json.dumps(event))
-        return self.home.cli("louver", "submit", ORDER, "--event", str(path), "--output", "json")
+        return self.home.cli(*self._submission(event))
 
-    def submitted(self, event: dict[str, Any]) -> str:
-        """Submit an event that has to be accepted; returns the id of its run."""
-        done = self.submit(event)
-        assert done.code == 0, done.stderr
-        return str(done.json()[0]["run_id"])
+    def submit_all(self, events: Iterable[dict[str, Any]]) -> list[str]:
+        """Submit events that have to be accepted, in one process; returns the ids of their runs."""
+        results = list(self.home.commands(self._submission(event) for event in events))
+        assert {result.code for result in results} == {0}, results
+        return [str(result.json()[0]["run_id"]) for result in results]
+
+    def _submission(self, event: dict[str, Any]) -> list[str]:
+        path = self._folder / f"{uuid4().hex}.json"
+        path.write_text(json.dumps(event))
+        return ["louver", "submit", ORDER, "--event", str(path), "--output", "json"]
 
     def parked(self, run_id: str, task_id: str = "approve_charge") -> dict[str, Any]:
         """Wait until the task waits for a person; returns what it asks."""
@@ -256,9 +259,7 @@ def runs(orders: Orders, events: dict[str, dict[str, Any]]) -> Runs:
     faults.tell("stock.release", "fail_for_good", order_id="order-undone")
     conflict = copy.deepcopy(events["waiting"])
     conflict["data"]["items"][0]["quantity"] = 2
-    with ThreadPoolExecutor(2) as pool:
-        submitted = dict(zip(events, pool.map(orders.submitted, events.values()), strict=True))
-    # After the commands, which would have to share the processors with them.
+    submitted = dict(zip(events, orders.submit_all(events.values()), strict=True))
     by_hand = {
         "duplicate": {"event": events["waiting"]},
         "conflict": {"event": conflict},

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone, tzinfo
@@ -126,3 +128,36 @@ def test_require_text() -> None:
     for wrong in ("", None, 7, b"pay"):
         with pytest.raises(ConfigurationError, match="name must be a non-empty string"):
             require_text("name", wrong)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.DefinitionError("no", source="a.json", node="pay", attribute="task"),
+        errors.EventRejected("id", "is missing"),
+        errors.EventConflict("run-1"),
+        errors.ValueRefused("$.a", "is none"),
+        errors.EffectInProgress("busy", until=datetime(2026, 3, 1, tzinfo=timezone.utc)),
+        errors.ApprovalStale("the payload"),
+        errors.Superseded(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_survives_the_way_to_another_process(error: errors.LouverError) -> None:
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(again) is type(error)
+        assert (str(again), vars(again)) == (str(error), vars(error))
+
+
+def test_a_subclass_without_a_docstring_has_a_message() -> None:
+    class Odd(errors.LouverError):
+        pass
+
+    assert str(Odd()) == "Odd"
+
+
+def test_what_is_written_down_fits_every_store() -> None:
+    text = errors.describe(errors.ConfigurationError("a\0b\ud800" + "x" * 2000))
+    assert text.startswith("a\\0b\\ud800xxx")
+    assert len(text) == 1000
+    text.encode("utf-8")

@@ -152,3 +152,24 @@ def test_a_call_dies_with_its_process(child: subprocess.Popen[str]) -> None:
     child.kill()
     child.wait()
     assert LocalProcesses().proves_dead(name)
+
+
+def test_a_process_that_proc_hides_is_not_taken_for_dead(
+    child: subprocess.Popen[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mounted with hidepid, /proc does not show the processes of other users."""
+    name = name_of(child)
+    for shown in ("sys", "self", str(os.getpid())):
+        (tmp_path / shown).symlink_to(Path("/proc") / shown)
+    monkeypatch.setattr("louver.liveness._PROC", tmp_path)
+    assert not LocalProcesses().proves_dead(name)
+    child.kill()
+    child.wait()
+    assert LocalProcesses().proves_dead(name)
+
+
+def test_a_live_call_is_alive_to_whoever_asks_in_this_process() -> None:
+    with LocalProcesses().call() as first, LocalProcesses().call() as second:
+        assert first != second
+        assert not LocalProcesses().proves_dead(first)
+    assert LocalProcesses().proves_dead(first)

@@ -296,3 +296,18 @@ def test_every_opening_is_a_way_through_the_table() -> None:
                 for change in opening.changes:
                     at = transition(at, change.to, change.trigger)
                 assert (at is TaskState.STARTING) == (opening.entry is Entry.START), state
+
+
+def test_a_park_of_the_old_incarnation_is_not_resumed_in_the_new_one() -> None:
+    parked = record(state=TaskState.PAUSED, nonce="n1")
+    with pytest.raises(Superseded, match="not parked"):
+        plan_opening(parked, claim(try_number=1, nonce="n1"), incarnation=2)
+
+
+@pytest.mark.parametrize(("state", "generation"), [(TaskState.BLOCKED, 1), (TaskState.SKIPPED, 2)])
+def test_a_task_that_was_only_marked_tells_of_a_clear_once_it_is_over(
+    state: TaskState, generation: int
+) -> None:
+    """A mark knows no tries; whoever opens what is over was let in by a clear."""
+    marked = record(state=state, session=1, try_number=0, max_tries=0, attempt=0)
+    assert walk(plan_opening(marked, claim(try_number=1), incarnation=1)).generation == generation

@@ -1,0 +1,120 @@
+"""One approval, one effect; and who may answer (semantics section 6, cases G04 to G06)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from louver.approvals import Answer, answer_from
+from louver.clock import FixedClock
+from louver.context import TaskContext
+from louver.definition import ApprovalNode, Definition, Step
+from louver.engine.inline import RunResult, run_inline
+from louver.errors import ApprovalClosed, ConfigurationError
+from louver.ledger import open_ledger
+from louver.ledger.contract import Ledger
+from louver.ledger.names import Decision
+from louver.states import RunState
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
+INTENT = {"amount": 45000, "to": "acct-1"}
+YES = Answer(decision=Decision.APPROVED, by="bob")
+PAID: list[str] = []
+SCOPES: list[str] = []
+
+
+def intent() -> dict[str, Any]:
+    return INTENT
+
+
+def pay(ctx: TaskContext) -> None:
+    """The same key and intent in each of the scopes: so many effects."""
+    for scope in SCOPES:
+        ctx.effect(
+            "pay", key="order-1", scope=scope, intent=INTENT, perform=lambda key, s=scope: PAID.append(s)
+        )
+
+
+def workflow(**approve: Any) -> Definition:
+    return Definition(
+        name="orders",
+        version="1",
+        nodes=[
+            ApprovalNode(name="ask", of="pay", payload=f"{__name__}:intent", **approve),
+            Step(name="pay", task=f"{__name__}:pay", after=["ask"], approval="ask"),
+        ],
+    )
+
+
+@pytest.fixture
+def ledger() -> Iterator[Ledger]:
+    PAID.clear()
+    SCOPES[:] = ["dag"]
+    with open_ledger("memory://") as ledger:
+        yield ledger
+
+
+def run(ledger: Ledger, **approve: Any) -> RunResult:
+    return run_inline(workflow(**approve), ledger=ledger, clock=FixedClock(NOW), run_id="r", requester="ann")
+
+
+def test_the_same_key_and_intent_in_another_scope_needs_an_approval_of_its_own(ledger: Ledger) -> None:
+    SCOPES[:] = ["dag", "global", "run"]
+    for number in range(1, 4):
+        (request,) = run(ledger).waiting
+        ledger.decide_approval(request.request_id, replace(YES), now=NOW)
+        # One more of them each time: the earlier ones return what is recorded.
+        assert len(PAID) == number - 1
+    assert run(ledger).state is RunState.SUCCEEDED
+    assert PAID == ["dag", "global", "run"]
+    assert len({request.consumed_by for request in ledger.list_approvals(ledger.find_runs()[0].key)}) == 1
+
+
+@pytest.mark.parametrize("by", [None, ""])
+@pytest.mark.parametrize("decision", [Decision.APPROVED, Decision.REJECTED, Decision.STOPPED])
+def test_nobody_decides_nothing(ledger: Ledger, by: str | None, decision: Decision) -> None:
+    (request,) = run(ledger).waiting
+    with pytest.raises(ApprovalClosed, match="without a person"):
+        ledger.decide_approval(request.request_id, Answer(decision=decision, by=by), now=NOW)
+    assert ledger.get_approval(request.request_id) == request
+
+
+@pytest.mark.parametrize("decision", [Decision.PENDING, Decision.EXPIRED, Decision.VOID])
+def test_a_person_cannot_answer_what_only_louver_decides(decision: Decision) -> None:
+    with pytest.raises(ConfigurationError, match=f"{decision} is no answer"):
+        Answer(decision=decision, by="bob")
+
+
+@pytest.mark.parametrize(("name", "user_id"), [("ann", None), ("ann", "7"), ("Ann Archer", "ann")])
+def test_who_started_the_run_may_not_approve_it_under_any_name(
+    ledger: Ledger, name: str, user_id: str | None
+) -> None:
+    (request,) = run(ledger, four_eyes=True).waiting
+    own = Answer(decision=Decision.APPROVED, by=name, user_id=user_id)
+    with pytest.raises(ApprovalClosed, match="may not approve it"):
+        ledger.decide_approval(request.request_id, own, now=NOW)
+    # To say no needs no second pair.
+    rejected = ledger.decide_approval(request.request_id, replace(own, decision=Decision.REJECTED), now=NOW)
+    assert rejected.decision is Decision.REJECTED
+
+
+@pytest.mark.parametrize(
+    "chosen", [[["Approve"]], [None], [{"Approve": 1}], ["Approve", "Approve"], "Approve"]
+)
+def test_an_answer_of_another_shape_is_none(chosen: Any) -> None:
+    with pytest.raises(ApprovalClosed, match="exactly one"):
+        answer_from(chosen, by="bob")
+
+
+def test_an_approval_that_expired_before_its_use_is_asked_anew(ledger: Ledger) -> None:
+    (request,) = run(ledger, expires_after=60).waiting
+    ledger.decide_approval(request.request_id, YES, now=NOW)
+    late = FixedClock(NOW + timedelta(seconds=60))
+    result = run_inline(workflow(expires_after=60), ledger=ledger, clock=late, run_id="r", requester="ann")
+    assert result.state is RunState.WAITING_APPROVAL
+    assert [(asked.task_id, asked.decision) for asked in result.waiting] == [("pay", Decision.PENDING)]
+    assert PAID == []
