@@ -35,10 +35,16 @@ def bind(definition: Definition, tasks: Mapping[str, Callable[..., Any]] | None 
     The definition with its functions.
 
     :param tasks: functions by ``package.module:function`` or by node name; what is missing is imported.
-    :raises DefinitionError: naming the node, where a function cannot be found, lacks a parameter that the
-        definition gives, or needs one that it does not.
+    :raises DefinitionError: naming workflow and node, where a function cannot be found, lacks a parameter that
+        the definition gives, or needs one that it does not.
     """
-    given = dict(tasks or {})
+    try:
+        return _bind(definition, dict(tasks or {}))
+    except DefinitionError as error:
+        raise error.within(definition.name) from error.__cause__
+
+
+def _bind(definition: Definition, given: Mapping[str, Callable[..., Any]]) -> Workflow:
     known = {name for node in definition.nodes for name in (node.name, _path(node))}
     unknown = sorted(set(given) - known)
     if unknown:

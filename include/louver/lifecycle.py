@@ -95,9 +95,20 @@ class Lifecycle:
     :param clock: the time.
     :param liveness: judges processes.
     :param log: tells people.
+    :param request_in: what user code asks for by an exception of the platform it runs on (to be skipped, not to
+        be tried again); None where the exception is no such request.
     """
 
-    def __init__(self, *, ledger: Ledger, clock: Clock, liveness: Liveness, log: StepLog) -> None:
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        clock: Clock,
+        liveness: Liveness,
+        log: StepLog,
+        request_in: Callable[[Exception], Change | None] = lambda error: None,
+    ) -> None:
+        self._request_in = request_in
         self._ledger = ledger
         self._clock = clock
         self._liveness = liveness
@@ -158,6 +169,10 @@ class Lifecycle:
             # The ledger failed, or another process took over: this one decides nothing any more.
             raise
         except Exception as error:
+            asked = self._request_in(error)
+            if asked is not None:
+                self._tell_change(runtime, asked)
+                return Closing(state=asked.to, error=error)
             return self._fail(call, runtime, error, failures + 1)
 
     def _succeed(self, runtime: StepRuntime, value: Any) -> Closing:

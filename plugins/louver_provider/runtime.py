@@ -31,14 +31,14 @@ from louver.ledger.names import RunKey, TaskKey
 from louver.lifecycle import Closing, Lifecycle, TaskCall
 from louver.liveness import LocalProcesses
 from louver.ports import Parked
-from louver.sessions import Claim
-from louver.states import Source, TaskState
+from louver.sessions import Change, Claim
+from louver.states import FailureKind, Source, TaskState
 from louver.steps import ParkAnswer, run_start
 from louver_provider.approval_form import describe_request
 from louver_provider.current import remember_step
 from louver_provider.hooks.ledger import get_ledger
 
-__all__ = ["LouverRetryPolicy", "RetryLater", "StepProcess", "answer_from_event"]
+__all__ = ["LouverRetryPolicy", "RetryLater", "StepProcess", "answer_from_event", "request_in"]
 
 RESUME_METHOD = "louver_resume"
 """The operator's method that Airflow calls after a park."""
@@ -143,7 +143,9 @@ class StepProcess:
                 nonce=nonce,
             ),
             ledger=ledger,
-            lifecycle=Lifecycle(ledger=ledger, clock=SystemClock(), liveness=processes, log=log),
+            lifecycle=Lifecycle(
+                ledger=ledger, clock=SystemClock(), liveness=processes, log=log, request_in=request_in
+            ),
             log=log,
             task_instance_id=ti.id,
             conf=dict(dag_run.conf or {}),
@@ -196,6 +198,21 @@ class StepProcess:
         if closing.state in (TaskState.CANCELLED, TaskState.SKIPPED):
             raise AirflowSkipException(message) from closing.error
         raise AirflowFailException(message) from closing.error
+
+
+def request_in(error: Exception) -> Change | None:
+    """What a step asks for by raising one of Airflow's own exceptions, as any Airflow task may."""
+    name = type(error).__name__
+    if isinstance(error, AirflowSkipException):
+        return Change(to=TaskState.SKIPPED, trigger="task:skip", reason=name)
+    if isinstance(error, AirflowFailException):
+        return Change(
+            to=TaskState.FAILED,
+            trigger="runtime:error",
+            reason=f"{name}: not to be tried again",
+            failure_kind=FailureKind.EXCEPTION,
+        )
+    return None
 
 
 def _summary(error: BaseException | None) -> str:
