@@ -35,8 +35,8 @@ def bind(definition: Definition, tasks: Mapping[str, Callable[..., Any]] | None 
     The definition with its functions.
 
     :param tasks: functions by ``package.module:function`` or by node name; what is missing is imported.
-    :raises DefinitionError: naming workflow and node, where a function cannot be found, lacks a parameter that
-        the definition gives, or needs one that it does not.
+    :raises DefinitionError: naming workflow and node, where a function cannot be found, lacks a parameter
+        that the definition gives, or needs one that it does not.
     """
     try:
         return _bind(definition, dict(tasks or {}))

@@ -95,8 +95,8 @@ class Lifecycle:
     :param clock: the time.
     :param liveness: judges processes.
     :param log: tells people.
-    :param request_in: what user code asks for by an exception of the platform it runs on (to be skipped, not to
-        be tried again); None where the exception is no such request.
+    :param request_in: what user code asks for by an exception of the platform it runs on (to be skipped, not
+        to be tried again); None where the exception is no such request.
     """
 
     def __init__(
