@@ -37,7 +37,9 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in [name for name in os.environ if name.startswith("AIRFLOW_")]:
         del os.environ[name]
     _home = Path(tempfile.mkdtemp(prefix="louver-tests-"))
-    os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(_home / "hypothesis")
+    # It outlives the run: hypothesis keeps tables of Unicode there, which take seconds to make.
+    tables = Path(tempfile.gettempdir()) / f"louver-hypothesis-{os.getuid()}"
+    os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(tables)
     os.environ["AIRFLOW_HOME"] = str(_home)
     os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
     os.environ["AIRFLOW__CORE__DAGS_FOLDER"] = str(ROOT / "dags")
