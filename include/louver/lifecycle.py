@@ -26,7 +26,7 @@ from louver.ledger.contract import Ledger, RunStart
 from louver.ledger.names import TaskKey
 from louver.ledger.records import RunRecord
 from louver.policies import RetryDecision, RetryPolicy, decide_retry
-from louver.ports import Liveness, StepLog, StepRuntime
+from louver.ports import Liveness, StepLog, StepRuntime, tell_transition
 from louver.sessions import Change, Claim, Entry
 from louver.states import TaskState
 
@@ -126,7 +126,7 @@ class Lifecycle:
         opened = self._ledger.open_task(call.key, call.claim, now=self._clock.now())
         token = opened.token
         for row in opened.transitions:
-            self._log.tell("state", "state %s -> %s (%s)", row.from_state, row.to_state, row.trigger)
+            tell_transition(self._log, row)
         self._log.tell(
             "session.opened",
             "generation %s, attempt %s, session %s, try %s",
@@ -178,7 +178,7 @@ class Lifecycle:
     def _succeed(self, runtime: StepRuntime, value: Any) -> Closing:
         change = Change(to=TaskState.SUCCEEDED, trigger="runtime:completed")
         row = self._ledger.complete(runtime.token, change, value, now=self._clock.now())
-        self._log.tell("state", "state %s -> %s (%s)", row.from_state, row.to_state, row.trigger)
+        tell_transition(self._log, row)
         return Closing(state=TaskState.SUCCEEDED, value=value)
 
     def _fail(self, call: TaskCall, runtime: StepRuntime, error: Exception, failures: int) -> Closing:
@@ -189,14 +189,7 @@ class Lifecycle:
 
     def _tell_change(self, runtime: StepRuntime, change: Change) -> None:
         for row in self._ledger.advance(runtime.token, change, now=self._clock.now()):
-            self._log.tell(
-                "state",
-                "state %s -> %s (%s)%s",
-                row.from_state,
-                row.to_state,
-                row.trigger,
-                f": {row.reason}" if row.reason else "",
-            )
+            tell_transition(self._log, row)
 
 
 def _failure(decision: RetryDecision, error: Exception) -> Change:

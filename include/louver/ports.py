@@ -13,9 +13,9 @@ from typing import Protocol
 from louver.clock import Clock
 from louver.ledger.contract import Ledger
 from louver.ledger.names import Token
-from louver.ledger.records import ApprovalRecord
+from louver.ledger.records import ApprovalRecord, TransitionRecord
 
-__all__ = ["Liveness", "Parked", "StepLog", "StepRuntime"]
+__all__ = ["Liveness", "Parked", "StepLog", "StepRuntime", "tell_transition"]
 
 
 class StepLog(Protocol):
@@ -28,6 +28,12 @@ class StepLog(Protocol):
         :param action: stable name of what happened, as ``effect.committed``.
         :param message: with ``%s`` places for ``args``.
         """
+
+
+def tell_transition(log: StepLog, row: TransitionRecord) -> None:
+    """One line about a transition, with its reason where it has one."""
+    reason = f": {row.reason}" if row.reason else ""
+    log.tell("state", "state %s -> %s (%s)%s", row.from_state, row.to_state, row.trigger, reason)
 
 
 class Liveness(Protocol):

@@ -256,11 +256,8 @@ def transition(current: TaskState, to: TaskState, trigger: str | None = None) ->
         what is possible instead.
     """
     allowed = triggers_between(current, to)
-    if (
-        not allowed
-        or (allowed == {_MARKED} and trigger is None)
-        or (allowed == {_CLEARED} and trigger is None)
-    ):
+    # What only a person or a clear may do is no way that exists by itself.
+    if not allowed or (trigger is None and allowed <= {_MARKED, _CLEARED}):
         ways = sorted(
             str(target)
             for (origin, target), triggers in TRANSITIONS.items()

@@ -30,7 +30,7 @@ from louver.ledger.contract import ApprovalRequest, RunStart
 from louver.ledger.names import Decision, EffectState, RunKey, TaskKey
 from louver.ledger.records import ApprovalRecord
 from louver.lifecycle import Ended, TaskCall
-from louver.ports import Parked, StepRuntime
+from louver.ports import Parked, StepRuntime, tell_transition
 from louver.sessions import Change, Claim
 from louver.states import FailureKind, TaskState
 
@@ -206,7 +206,7 @@ class StepCalls:
         nonce = secrets.token_hex(16)
         change = Change(to=TaskState.PAUSED, trigger="approval:requested", reason=reason)
         record, row = runtime.ledger.park(runtime.token, change, nonce=nonce, request=request, now=now)
-        runtime.log.tell("state", "state %s -> %s (%s)", row.from_state, row.to_state, row.trigger)
+        tell_transition(runtime.log, row)
         runtime.log.tell(
             "approval.requested",
             "approval %s of %s, payload %s, expires %s",
@@ -262,7 +262,7 @@ def _go_on(runtime: StepRuntime, answer: ParkAnswer) -> None:
     else:
         change = Change(to=TaskState.QUEUED, trigger="user:resume", reason=f"{reason}: {why_open}")
     for row in runtime.ledger.advance(runtime.token, change, now=runtime.now()):
-        runtime.log.tell("state", "state %s -> %s (%s)", row.from_state, row.to_state, row.trigger)
+        tell_transition(runtime.log, row)
 
 
 def _settle(asked: ApprovalRecord, answer: ParkAnswer, runtime: StepRuntime) -> tuple[ApprovalRecord, str]:
