@@ -15,8 +15,9 @@ from louver.definition import Definition
 from louver.definition_json import read_definition_form
 from louver.errors import CompensationFailed, LedgerError, LouverError
 from louver.evaluation import Evaluation, evaluate, final_state
-from louver.ledger.contract import Ledger, RunStart
+from louver.ledger.contract import Ledger
 from louver.ledger.names import RunKey, TaskKey
+from louver.ledger.requests import RunStart
 from louver.lifecycle import TaskCall
 from louver.policies import RetryPolicy
 from louver.ports import StepRuntime

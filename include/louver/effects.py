@@ -15,19 +15,21 @@ from enum import Enum
 from typing import Any
 
 from louver.canonical import fingerprint
+from louver.crash_points import reach
 from louver.errors import (
     ConfigurationError,
     EffectConflict,
     EffectInProgress,
     EffectNotPerformed,
     EffectUnknown,
+    LedgerUnavailable,
     ValueRefused,
     describe,
 )
 from louver.leases import kept_alive
-from louver.ledger.contract import BeginOutcome, EffectRequest
 from louver.ledger.names import EffectKind, EffectState, OnUnknown
 from louver.ledger.records import EffectRecord
+from louver.ledger.requests import BeginOutcome, EffectRequest
 from louver.ports import StepRuntime
 from louver.references import resolve
 
@@ -272,9 +274,12 @@ def _perform(call: EffectCall, record: EffectRecord, runtime: StepRuntime) -> An
     def renew() -> None:
         runtime.ledger.keep_effect(runtime.token, record, lease_until=runtime.now() + LEASE)
 
+    point = "undo.perform" if call.kind is EffectKind.UNDO else "perform"
     try:
         with kept_alive(renew, every=LEASE.total_seconds() / 3):
+            reach(f"{point}.before")
             result = call.perform(record.provider_key)
+            reach(f"{point}.after")
     except EffectNotPerformed as error:
         runtime.ledger.fail_effect(runtime.token, record, reason=describe(error), now=runtime.now())
         runtime.log.tell("effect.failed", "effect %s: failed, nothing happened", record.reference)
@@ -286,13 +291,29 @@ def _perform(call: EffectCall, record: EffectRecord, runtime: StepRuntime) -> An
             runtime.log.tell("effect.unknown", "effect %s: unknown, %s", record.reference, reason)
         raise
     try:
-        runtime.ledger.commit_effect(runtime.token, record, result, now=runtime.now())
+        _commit(record, result, runtime)
     except ValueRefused:
         # It did happen, so it is committed and can be undone; only its result cannot be told.
-        runtime.ledger.commit_effect(runtime.token, record, None, now=runtime.now())
+        _commit(record, None, runtime)
         raise
     runtime.log.tell("effect.committed", "effect %s: committed", record.reference)
     return result
+
+
+def _commit(record: EffectRecord, result: Any, runtime: StepRuntime) -> None:
+    """Record that it happened; a ledger that is away for a moment is waited for, as long as the lease holds."""
+    deadline = runtime.now() + LEASE
+    while True:
+        try:
+            runtime.ledger.commit_effect(runtime.token, record, result, now=runtime.now())
+            return
+        except LedgerUnavailable as error:
+            if runtime.now() >= deadline:
+                raise
+            runtime.log.tell(
+                "effect.waiting", "effect %s: happened, not recorded yet: %s", record.reference, error
+            )
+            runtime.clock.sleep(_POLL)
 
 
 def _lose_own(record: EffectRecord, runtime: StepRuntime, *, reason: str) -> EffectRecord | None:

@@ -26,8 +26,9 @@ from louver.cloudevents import (
     run_id_for,
 )
 from louver.errors import ConfigurationError, EventRejected, IntegrityError, LouverError
-from louver.ledger.contract import EventOutcome, Ledger
+from louver.ledger.contract import Ledger
 from louver.ledger.records import EventRecord
+from louver.ledger.requests import EventOutcome
 from louver.lifecycle import Ended
 from louver.ports import StepRuntime
 from louver.sessions import Change

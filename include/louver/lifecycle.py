@@ -22,9 +22,11 @@ from louver.errors import (
     ValueRefused,
     describe,
 )
-from louver.ledger.contract import Ledger, RunStart
+from louver.ledger.contract import Ledger
 from louver.ledger.names import TaskKey
 from louver.ledger.records import RunRecord
+from louver.ledger.requests import RunStart
+from louver.observations import Observations
 from louver.policies import RetryDecision, RetryPolicy, decide_retry
 from louver.ports import Liveness, StepLog, StepRuntime, tell_transition
 from louver.sessions import Change, Claim, Entry
@@ -151,19 +153,20 @@ class Lifecycle:
     def _run(
         self, call: TaskCall, run: RunRecord, runtime: StepRuntime, entry: Entry, failures: int
     ) -> Closing:
+        told = Observations(runtime)
         try:
             if entry is Entry.RESUME and call.resume is not None:
                 call.resume(runtime)
-                self._tell_change(runtime, Change(to=TaskState.STARTING, trigger="scheduler:dispatch"))
+                told.tell(Change(to=TaskState.STARTING, trigger="scheduler:dispatch"))
             if not call.any_definition:
                 _check_definition(run, call.start)
             if call.prepare is not None:
                 call.prepare(runtime)
-            self._tell_change(runtime, Change(to=TaskState.RUNNING, trigger="executor:launched"))
+            told.tell(Change(to=TaskState.RUNNING, trigger="executor:launched"))
             value = call.body(runtime)
-            return self._succeed(runtime, value)
+            return self._succeed(runtime, told, value)
         except Ended as ended:
-            self._tell_change(runtime, ended.change)
+            told.tell_all(ended.change)
             return Closing(state=ended.change.to, error=ended.error)
         except LedgerError:
             # The ledger failed, or another process took over: this one decides nothing any more.
@@ -171,25 +174,24 @@ class Lifecycle:
         except Exception as error:
             asked = self._request_in(error)
             if asked is not None:
-                self._tell_change(runtime, asked)
+                told.tell(asked)
                 return Closing(state=asked.to, error=error)
-            return self._fail(call, runtime, error, failures + 1)
+            return _fail(call, told, error, failures + 1)
 
-    def _succeed(self, runtime: StepRuntime, value: Any) -> Closing:
+    def _succeed(self, runtime: StepRuntime, told: Observations, value: Any) -> Closing:
+        # What downstream steps build on is kept for certain, or the step has not succeeded.
+        told.tell_all()
         change = Change(to=TaskState.SUCCEEDED, trigger="runtime:completed")
         row = self._ledger.complete(runtime.token, change, value, now=self._clock.now())
         tell_transition(self._log, row)
         return Closing(state=TaskState.SUCCEEDED, value=value)
 
-    def _fail(self, call: TaskCall, runtime: StepRuntime, error: Exception, failures: int) -> Closing:
-        decision = decide_retry(call.retry, error, failures=failures)
-        change = _failure(decision, error)
-        self._tell_change(runtime, change)
-        return Closing(state=change.to, error=error, delay=decision.delay)
 
-    def _tell_change(self, runtime: StepRuntime, change: Change) -> None:
-        for row in self._ledger.advance(runtime.token, change, now=self._clock.now()):
-            tell_transition(self._log, row)
+def _fail(call: TaskCall, told: Observations, error: Exception, failures: int) -> Closing:
+    decision = decide_retry(call.retry, error, failures=failures)
+    change = _failure(decision, error)
+    told.tell(change)
+    return Closing(state=change.to, error=error, delay=decision.delay)
 
 
 def _failure(decision: RetryDecision, error: Exception) -> Change:

@@ -49,6 +49,7 @@ class Change:
     """
     A transition that somebody asks for.
 
+    :param at: when it happened, where it could not be told then; otherwise it happens now.
     :param begins_attempt: user code is about to be launched anew, and not gone on with.
     """
 
@@ -59,6 +60,7 @@ class Change:
     failure_kind: FailureKind | None = None
     precision: Precision = Precision.EXACT
     begins_attempt: bool = False
+    at: datetime | None = None
 
 
 class Entry(str, Enum):
@@ -213,7 +215,7 @@ def apply_change(
         attempt=after.attempt,
         from_state=record.state,
         to_state=change.to,
-        at=now,
+        at=change.at or now,
         trigger=change.trigger,
         actor=change.actor,
         reason=change.reason,

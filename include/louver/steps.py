@@ -26,9 +26,9 @@ from louver.errors import (
     TaskCancelled,
     UpstreamUndone,
 )
-from louver.ledger.contract import ApprovalRequest, RunStart
 from louver.ledger.names import Decision, EffectState, RunKey, TaskKey
 from louver.ledger.records import ApprovalRecord
+from louver.ledger.requests import ApprovalRequest, RunStart
 from louver.lifecycle import Ended, TaskCall
 from louver.ports import Parked, StepRuntime, tell_transition
 from louver.sessions import Change, Claim

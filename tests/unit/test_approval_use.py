@@ -18,6 +18,7 @@ from louver.errors import ApprovalClosed, ConfigurationError
 from louver.ledger import open_ledger
 from louver.ledger.contract import Ledger
 from louver.ledger.names import Decision
+from louver.ledger.requests import RunFilter
 from louver.states import RunState
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
@@ -71,7 +72,8 @@ def test_the_same_key_and_intent_in_another_scope_needs_an_approval_of_its_own(l
         assert len(PAID) == number - 1
     assert run(ledger).state is RunState.SUCCEEDED
     assert PAID == ["dag", "global", "run"]
-    assert len({request.consumed_by for request in ledger.list_approvals(ledger.find_runs()[0].key)}) == 1
+    (made,) = ledger.list_runs(RunFilter())
+    assert len({request.consumed_by for request in ledger.list_approvals(made.key)}) == 1
 
 
 @pytest.mark.parametrize("by", [None, ""])

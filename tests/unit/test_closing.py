@@ -16,9 +16,10 @@ from louver.compensation import Undo
 from louver.definition import Definition, Step
 from louver.errors import LedgerError, LouverError
 from louver.ledger import open_ledger
-from louver.ledger.contract import EffectRequest, Ledger
+from louver.ledger.contract import Ledger
 from louver.ledger.names import OnUnknown, RunKey, TaskKey, Token
 from louver.ledger.records import EffectRecord
+from louver.ledger.requests import EffectRequest
 from louver.lifecycle import Closing, Lifecycle
 from louver.sessions import Change, Claim
 from louver.states import FailureKind, RunState, Source, TaskState

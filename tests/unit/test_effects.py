@@ -23,9 +23,10 @@ from louver.errors import (
     ValueRefused,
 )
 from louver.ledger import open_ledger
-from louver.ledger.contract import Ledger, RunStart
+from louver.ledger.contract import Ledger
 from louver.ledger.names import EffectState, OnUnknown, RunKey, TaskKey
 from louver.ledger.records import EffectRecord
+from louver.ledger.requests import RunStart
 from louver.ports import StepRuntime
 from louver.sessions import Claim
 from louver.states import Source

@@ -17,8 +17,9 @@ from louver.definition import Definition, Step
 from louver.errors import ConfigurationError, EventConflict, EventRejected, IntegrityError
 from louver.intake import REFERENCE, Intake, profile_for
 from louver.ledger import open_ledger
-from louver.ledger.contract import EventOutcome, Ledger
+from louver.ledger.contract import Ledger
 from louver.ledger.names import RunKey, TaskKey
+from louver.ledger.requests import EventOutcome
 from louver.lifecycle import Closing, Lifecycle
 from louver.liveness import LocalProcesses
 from louver.ports import StepRuntime

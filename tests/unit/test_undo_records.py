@@ -18,9 +18,10 @@ from louver.definition import Definition, Step
 from louver.engine.inline import run_inline
 from louver.errors import EffectInProgress, EffectNotPerformed, UpstreamUndone
 from louver.ledger import open_ledger
-from louver.ledger.contract import EffectRequest, Ledger
+from louver.ledger.contract import Ledger
 from louver.ledger.names import EffectKind, EffectState, OnUnknown, RunKey, TaskKey
 from louver.ledger.records import TransitionRecord
+from louver.ledger.requests import EffectRequest
 from louver.lifecycle import Closing, Lifecycle
 from louver.liveness import LocalProcesses
 from louver.sessions import Change, Claim

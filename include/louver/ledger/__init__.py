@@ -19,7 +19,12 @@ _FORMS = (
 )
 
 
-def open_ledger(url: str, keys: SigningKeys | Mapping[str, bytes] | str | None = None) -> Ledger:
+def open_ledger(
+    url: str,
+    keys: SigningKeys | Mapping[str, bytes] | str | None = None,
+    *,
+    max_value_bytes: int | None = None,
+) -> Ledger:
     """
     Open the ledger at ``url``; the schema of an empty database is made where the role may.
 
@@ -27,12 +32,16 @@ def open_ledger(url: str, keys: SigningKeys | Mapping[str, bytes] | str | None =
         ``sqlite:////absolute/file.db`` or ``postgresql://user:password@host:port/database``.
     :param keys: sign and verify what is stored: :class:`~louver.signing.SigningKeys`, secrets by key id, or
         ``id:secret,id:secret`` with the newest first. ``None`` protects against accidents alone.
-    :raises ConfigurationError: for a URL or keys that cannot be used.
+    :param max_value_bytes: the largest value kept, as it is stored; 64 MiB where nothing is said.
+    :raises ConfigurationError: for a URL, keys or a limit that cannot be used.
     :raises LedgerUnavailable: where it is missing, locked, read-only or unreachable.
     :raises LedgerSchemaError: where its schema is not the one of this release.
     """
     if not _is_text(url):
         raise ConfigurationError(f"the ledger URL is empty; give {_FORMS}")
+    limit = {} if max_value_bytes is None else {"max_value_bytes": max_value_bytes}
+    if max_value_bytes is not None and max_value_bytes < 1024:
+        raise ConfigurationError(f"max_value_bytes must be 1024 or more, not {max_value_bytes}")
     scheme, separator, rest = url.partition("://")
     # Loaded only now: neither `import louver.ledger` nor the memory ledger needs SQLAlchemy or a driver.
     if separator and scheme == "memory":
@@ -40,11 +49,11 @@ def open_ledger(url: str, keys: SigningKeys | Mapping[str, bytes] | str | None =
             raise ConfigurationError("the memory ledger has no name; its URL is memory://")
         from louver.ledger.memory import MemoryLedger
 
-        return MemoryLedger(keys=_signing_keys(keys))
+        return MemoryLedger(keys=_signing_keys(keys), **limit)
     if separator and scheme.partition("+")[0] in ("sqlite", "postgresql"):
-        from louver.ledger.sql.store import SqlLedger
+        from louver.ledger.sql import open_sql
 
-        return SqlLedger(url, keys=_signing_keys(keys))
+        return open_sql(url, keys=_signing_keys(keys), **limit)
     # What stands before the first :// is the scheme; the rest may hold a password and is not repeated.
     named = f"{scheme!r} is no kind of ledger" if separator else "the ledger URL has no scheme"
     raise ConfigurationError(f"{named}; give {_FORMS}")

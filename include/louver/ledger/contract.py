@@ -10,136 +10,46 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
 from louver.approvals import Answer, Evidence
-from louver.ledger.names import EffectKind, OnUnknown, RunKey, TaskKey, Token
+from louver.ledger.names import RunKey, TaskKey, Token
 from louver.ledger.records import (
     ApprovalRecord,
+    CommandRecord,
     EffectRecord,
     EventRecord,
+    LeaseRecord,
     RunRecord,
+    SealRecord,
     TaskRecord,
+    TouchRecord,
     TransitionRecord,
 )
-from louver.sessions import Change, Claim, Entry
+from louver.ledger.requests import (
+    ApprovalRequest,
+    Begun,
+    Capability,
+    CommandRequest,
+    EffectRequest,
+    EventOutcome,
+    OpenedTask,
+    Progress,
+    RunFilter,
+    RunStart,
+)
+from louver.sessions import Change, Claim
 from louver.states import RunState, Source
 
-__all__ = [
-    "ApprovalRequest",
-    "BeginOutcome",
-    "Begun",
-    "EffectRequest",
-    "EventOutcome",
-    "Ledger",
-    "OpenedTask",
-    "RunStart",
-]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunStart:
-    """
-    What a run begins with; see :class:`RunRecord`.
-
-    :param definition: the definition's plain form, kept once for each fingerprint.
-    """
-
-    key: RunKey
-    definition_name: str
-    definition_version: str
-    definition_fingerprint: str
-    definition: Mapping[str, Any] = field(repr=False)
-    marker: str | None = None
-    requester: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedTask:
-    """A task in the hands of one process."""
-
-    token: Token
-    entry: Entry
-    record: TaskRecord
-    transitions: tuple[TransitionRecord, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EffectRequest:
-    """
-    An effect that wants to begin; see :class:`EffectRecord` for the fields they share.
-
-    :param intent: typed value; hashed and kept as payload.
-    :param guarded_by: the acting step's name, where an approval must allow the effect.
-    """
-
-    scope: str
-    key: str
-    name: str
-    kind: EffectKind = EffectKind.FORWARD
-    intent: Any = field(repr=False)
-    intent_hash: str
-    undo: str | None
-    undoes: str | None = None
-    verify: str | None = None
-    on_unknown: OnUnknown
-    provider_idempotent: bool
-    guarded_by: str | None = None
-    lease_until: datetime
-    quiesce_seconds: float
-
-
-class BeginOutcome(str, Enum):
-    """What beginning an effect found."""
-
-    BEGUN = "begun"
-    RECORDED = "recorded"
-    IN_PROGRESS = "in_progress"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
-    """
-    The answer to ``begin_effect``.
-
-    :param result: the recorded result, where the outcome is ``recorded``.
-    """
-
-    outcome: BeginOutcome
-    record: EffectRecord
-    result: Any = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalRequest:
-    """A request that a task makes when it parks; see :class:`ApprovalRecord`."""
-
-    request_id: str
-    of: str
-    payload: Any = field(repr=False)
-    payload_fingerprint: str
-    ancestors: tuple[str, ...]
-    approvers: tuple[str, ...]
-    four_eyes: bool
-    expires_at: datetime | None
-
-
-class EventOutcome(str, Enum):
-    """What became of an event."""
-
-    ACCEPTED = "accepted"
-    DUPLICATE = "duplicate"
-
-    def __str__(self) -> str:
-        return self.value
+__all__ = ["Ledger"]
 
 
 class Ledger(ABC):
     """Where Louver keeps what is true."""
+
+    CAPABILITIES: ClassVar[frozenset[Capability]] = frozenset()
+    """What this store offers; see :func:`louver.ledger.capabilities.require`."""
 
     def __enter__(self) -> Ledger:
         return self
@@ -175,12 +85,28 @@ class Ledger(ABC):
         """
 
     @abstractmethod
-    def find_runs(self, *, dag_id: str | None = None, run_id: str | None = None) -> list[RunRecord]:
-        """Runs of that Dag or id, the newest first."""
+    def list_runs(self, wanted: RunFilter) -> list[RunRecord]:
+        """Runs that meet the filter, the newest first; of runs begun at one moment, by their names."""
 
     @abstractmethod
     def set_run_state(self, key: RunKey, state: RunState, *, reason: str | None, now: datetime) -> None:
-        """Store the state that was computed; a cache (semantics section 2)."""
+        """
+        Store the state that was computed; a cache (semantics section 2).
+
+        A terminal one seals the run, as :meth:`seal_run` does.
+        """
+
+    @abstractmethod
+    def seal_run(self, key: RunKey, *, now: datetime) -> SealRecord:
+        """
+        Sign what the chains of the run's tasks end with, replacing an earlier seal of the run.
+
+        :raises LedgerError: where the run is not in the ledger.
+        """
+
+    @abstractmethod
+    def get_seal(self, key: RunKey) -> SealRecord | None:
+        """The run's seal, or None where it has not finished, or has not been sealed yet."""
 
     # Tasks
 
@@ -391,3 +317,78 @@ class Ledger(ABC):
     @abstractmethod
     def load_event(self, dag_id: str, identity: str) -> tuple[EventRecord, Mapping[str, Any]] | None:
         """The event as it was accepted, or None."""
+
+    # Commands
+
+    @abstractmethod
+    def send_command(self, request: CommandRequest, *, now: datetime) -> CommandRecord:
+        """
+        Ask for something; the command as it stands, where it was sent before under this id.
+
+        It is for the task's present generation, or for its first where the task has not been opened yet.
+
+        :raises LedgerError: where the run is not in the ledger.
+        """
+
+    @abstractmethod
+    def claim_commands(
+        self, token: Token, *, limit: int = 100, lease_until: datetime, now: datetime
+    ) -> tuple[CommandRecord, ...]:
+        """
+        Take up the open commands of the task that the token holds.
+
+        Stop comes first, then pause, each in order of sending. Those whose claim has run out are open again;
+        so are those that an earlier session of the task claimed. Commands for another generation are left
+        alone.
+        """
+
+    @abstractmethod
+    def complete_command(
+        self, command: CommandRecord, *, outcome: str, now: datetime
+    ) -> CommandRecord | None:
+        """The command carried out; None where the claim that it shows has passed to somebody else."""
+
+    @abstractmethod
+    def refuse_command(self, command: CommandRecord, *, outcome: str, now: datetime) -> CommandRecord | None:
+        """The command closed and not carried out; open ones may be refused by anybody. None as above."""
+
+    @abstractmethod
+    def release_command(self, command: CommandRecord, *, now: datetime) -> CommandRecord | None:
+        """The command open again, for whom it is meant. None as above."""
+
+    @abstractmethod
+    def list_commands(self, run: RunKey, *, task_id: str | None = None) -> list[CommandRecord]:
+        """The run's commands, in order of sending."""
+
+    # Signs of life
+
+    @abstractmethod
+    def touch(
+        self, token: Token, *, progress: Progress | None = None, persist_failures: int = 0, now: datetime
+    ) -> None:
+        """
+        Say that the task's process lives; a side path that meets no decision.
+
+        Progress alone does not count as a sign of life (row T8): it leaves an earlier heartbeat as it is.
+        What a superseded session says is dropped without a word.
+        """
+
+    @abstractmethod
+    def list_touches(self, run: RunKey) -> list[TouchRecord]:
+        """The newest signs of life of the run's tasks."""
+
+    # Leases
+
+    @abstractmethod
+    def take_lease(
+        self, name: str, owner: str, *, lease_until: datetime, now: datetime
+    ) -> LeaseRecord | None:
+        """Take or renew the lease; None while another owner has it."""
+
+    @abstractmethod
+    def give_lease(self, name: str, owner: str, *, now: datetime) -> None:
+        """Give the lease back, if it is this owner's."""
+
+    @abstractmethod
+    def get_lease(self, name: str) -> LeaseRecord | None:
+        """The lease as it stands, or None where nobody ever took it."""

@@ -10,13 +10,14 @@ from typing import Any
 from louver.approvals import check_use
 from louver.effects import BeginStep, decide_begin
 from louver.errors import ApprovalStale, LedgerError, Superseded
-from louver.ledger.contract import BeginOutcome, Begun, EffectRequest
 from louver.ledger.names import EffectKind, EffectState, RunKey, Token
 from louver.ledger.records import ApprovalRecord, EffectRecord, RunRecord
+from louver.ledger.requests import BeginOutcome, Begun, EffectRequest
 from louver.ledger.rows import Rows
 from louver.ledger.task_operations import TaskOperations
+from louver.ledger.transactions import decision, question
 
-__all__ = ["EffectOperations"]
+__all__ = ["EffectOperations", "effect_binding", "started"]
 
 _FOUND = {
     BeginStep.RECORDED: BeginOutcome.RECORDED,
@@ -28,17 +29,20 @@ _FOUND = {
 class EffectOperations(TaskOperations):
     """The part of the contract that concerns effects."""
 
-    def begin_effect(self, token: Token, request: EffectRequest, *, now: datetime) -> Begun:
-        with self._transaction() as rows:
-            self._hold(rows, token)
-            begun = None
-            while begun is None:
-                begun = self._begin(rows, token, request, now=now)
-            return begun
+    @decision
+    def begin_effect(self, rows: Rows, token: Token, request: EffectRequest, *, now: datetime) -> Begun:
+        self._hold(rows, token)
+        begun = None
+        while begun is None:
+            begun = self._begin(rows, token, request, now=now)
+        return begun
 
     def _begin(self, rows: Rows, token: Token, request: EffectRequest, *, now: datetime) -> Begun | None:
         """What beginning comes to; None where another process began the effect in this very moment."""
         known = self._newest(rows, request.scope, request.key)
+        if known is not None and known.state is EffectState.STARTED and known.ticket == request.ticket:
+            # This very call began it, and its answer was lost on the way.
+            return Begun(outcome=BeginOutcome.BEGUN, record=known)
         step = decide_begin(known, intent_hash=request.intent_hash)
         if known is not None and step in _FOUND:
             result = self._result(rows, known) if step is BeginStep.RECORDED else None
@@ -47,7 +51,7 @@ class EffectOperations(TaskOperations):
                 known = replace(known, generation=token.generation)
                 rows.update(known)
             return Begun(outcome=_FOUND[step], record=known, result=result)
-        record = _started(token, request, _epoch(known, step), now=now)
+        record = started(token, request, epoch=_epoch(known, step), now=now)
         if request.guarded_by is not None:
             used_by_it = known.approval_id if known is not None and step is BeginStep.AGAIN else None
             record = self._consume(rows, record, request, used_by_it=used_by_it, now=now)
@@ -55,7 +59,9 @@ class EffectOperations(TaskOperations):
             rows.update(record)
         elif not rows.insert(record):
             return None
-        self._keep(rows, record.intent_payload, request.intent, binding=_binding(record, "intent"), now=now)
+        self._keep(
+            rows, record.intent_payload, request.intent, binding=effect_binding(record, "intent"), now=now
+        )
         return Begun(outcome=BeginOutcome.BEGUN, record=record)
 
     def _consume(
@@ -110,55 +116,62 @@ class EffectOperations(TaskOperations):
             raise Superseded(f"effect {record.reference} is {current.state} and no longer this process's")
         return current
 
+    @decision
     def retry_effect(
-        self, token: Token, record: EffectRecord, *, lease_until: datetime, now: datetime
+        self, rows: Rows, token: Token, record: EffectRecord, *, lease_until: datetime, now: datetime
     ) -> EffectRecord | None:
-        with self._transaction() as rows:
-            self._hold(rows, token)
-            current = self._current(rows, record)
-            if current.state is not EffectState.UNKNOWN:
-                return None
-            again = replace(
-                current,
-                state=EffectState.STARTED,
-                session=token.session,
-                process=token.process,
-                lease_until=lease_until,
-                updated_at=now,
-                **_place(token),
-            )
-            rows.update(again)
-            return again
+        self._hold(rows, token)
+        current = self._current(rows, record)
+        if current.state is not EffectState.UNKNOWN:
+            return None
+        again = replace(
+            current,
+            state=EffectState.STARTED,
+            session=token.session,
+            process=token.process,
+            lease_until=lease_until,
+            updated_at=now,
+            **_place(token),
+        )
+        rows.update(again)
+        return again
 
+    @decision
     def commit_effect(
-        self, token: Token, record: EffectRecord, result: Any, *, now: datetime
+        self, rows: Rows, token: Token, record: EffectRecord, result: Any, *, now: datetime
     ) -> EffectRecord:
-        with self._transaction() as rows:
-            self._hold(rows, token)
-            current = self._current(rows, record)
-            if current.state is not EffectState.UNKNOWN:
-                # An unknown one is committed by whoever verified it; a started one by its own session.
-                current = self._begun_by(rows, token, record)
-            if current.kind is EffectKind.UNDO:
-                self._settle_original(rows, current, EffectState.UNDONE, reason=None, now=now)
-            committed = replace(
-                current,
-                state=EffectState.COMMITTED,
-                commit_sequence=self._next_sequence(rows, current.task.run),
-                reason=None,
-                updated_at=now,
-            )
-            self._keep(rows, committed.result_payload, result, binding=_binding(committed, "result"), now=now)
-            rows.update(committed)
-            return committed
+        self._hold(rows, token)
+        current = self._current(rows, record)
+        if current.state is EffectState.COMMITTED and _same_call(current, record, token):
+            # This very call committed it, and its answer was lost on the way.
+            return current
+        if current.state is not EffectState.UNKNOWN:
+            # An unknown one is committed by whoever verified it; a started one by its own session.
+            current = self._begun_by(rows, token, record)
+        if current.kind is EffectKind.UNDO:
+            self._settle_original(rows, current, EffectState.UNDONE, reason=None, now=now)
+        committed = replace(
+            current,
+            state=EffectState.COMMITTED,
+            commit_sequence=self._next_sequence(rows, current.task.run),
+            reason=None,
+            updated_at=now,
+        )
+        self._keep(
+            rows, committed.result_payload, result, binding=effect_binding(committed, "result"), now=now
+        )
+        rows.update(committed)
+        return committed
 
     @staticmethod
     def _next_sequence(rows: Rows, run: RunKey) -> int:
         """The place of the next commit within the run that the effect belongs to."""
         # Locked, so that branches that commit together wait for each other here. Always the last lock taken.
-        rows.get(RunRecord, run.dag_id, run.run_id)
-        effects = rows.find(EffectRecord, dag_id=run.dag_id, run_id=run.run_id)
-        return 1 + max((effect.commit_sequence or 0 for effect in effects), default=0)
+        record = rows.get(RunRecord, run.dag_id, run.run_id)
+        if record is None:
+            raise LedgerError(f"run {run.run_id} of {run.dag_id}, which the effect belongs to, is gone")
+        rows.update(replace(record, commits=record.commits + 1))
+        return record.commits + 1
 
     def _settle_original(
         self, rows: Rows, undo: EffectRecord, state: EffectState, *, reason: str | None, now: datetime
@@ -169,63 +182,74 @@ class EffectOperations(TaskOperations):
             raise LedgerError(f"{undo.key} undoes an effect that is not in the ledger")
         rows.update(replace(original, state=state, reason=reason, updated_at=now))
 
-    def fail_effect(self, token: Token, record: EffectRecord, *, reason: str, now: datetime) -> EffectRecord:
-        with self._transaction() as rows:
-            self._hold(rows, token)
-            current = self._current(rows, record)
-            if current.state is not EffectState.UNKNOWN:
-                current = self._begun_by(rows, token, record)
-            failed = replace(current, state=EffectState.FAILED, reason=reason, updated_at=now)
-            rows.update(failed)
-            return failed
+    @decision
+    def fail_effect(
+        self, rows: Rows, token: Token, record: EffectRecord, *, reason: str, now: datetime
+    ) -> EffectRecord:
+        self._hold(rows, token)
+        current = self._current(rows, record)
+        if current.state is not EffectState.UNKNOWN:
+            current = self._begun_by(rows, token, record)
+        failed = replace(current, state=EffectState.FAILED, reason=reason, updated_at=now)
+        rows.update(failed)
+        return failed
 
-    def lose_effect(self, record: EffectRecord, *, reason: str, now: datetime) -> EffectRecord | None:
-        with self._transaction() as rows:
-            current = self._current(rows, record)
-            if current.state is not EffectState.STARTED or (
-                current.task,
-                current.session,
-                current.lease_until,
-            ) != (record.task, record.session, record.lease_until):
-                return None
-            lost = replace(current, state=EffectState.UNKNOWN, reason=reason, updated_at=now)
-            rows.update(lost)
-            return lost
+    @decision
+    def lose_effect(
+        self, rows: Rows, record: EffectRecord, *, reason: str, now: datetime
+    ) -> EffectRecord | None:
+        current = self._current(rows, record)
+        if current.state is not EffectState.STARTED or (
+            current.task,
+            current.session,
+            current.lease_until,
+        ) != (record.task, record.session, record.lease_until):
+            return None
+        lost = replace(current, state=EffectState.UNKNOWN, reason=reason, updated_at=now)
+        rows.update(lost)
+        return lost
 
-    def keep_effect(self, token: Token, record: EffectRecord, *, lease_until: datetime) -> None:
-        with self._transaction() as rows:
-            rows.update(replace(self._begun_by(rows, token, record), lease_until=lease_until))
+    @decision
+    def keep_effect(self, rows: Rows, token: Token, record: EffectRecord, *, lease_until: datetime) -> None:
+        rows.update(replace(self._begun_by(rows, token, record), lease_until=lease_until))
 
-    def give_up_undo(self, token: Token, record: EffectRecord, *, reason: str, now: datetime) -> EffectRecord:
-        with self._transaction() as rows:
-            self._hold(rows, token)
-            current = self._current(rows, record)
-            if current.state is EffectState.UNDONE:
-                return current
-            given_up = replace(current, state=EffectState.UNDO_FAILED, reason=reason, updated_at=now)
-            rows.update(given_up)
-            return given_up
+    @decision
+    def give_up_undo(
+        self, rows: Rows, token: Token, record: EffectRecord, *, reason: str, now: datetime
+    ) -> EffectRecord:
+        self._hold(rows, token)
+        current = self._current(rows, record)
+        if current.state is EffectState.UNDONE:
+            return current
+        given_up = replace(current, state=EffectState.UNDO_FAILED, reason=reason, updated_at=now)
+        rows.update(given_up)
+        return given_up
 
-    def get_effect(self, scope: str, key: str) -> EffectRecord | None:
-        with self._transaction() as rows:
-            epochs = rows.find(EffectRecord, scope=scope, key=key)
+    @question
+    def get_effect(self, rows: Rows, scope: str, key: str) -> EffectRecord | None:
+        epochs = rows.find(EffectRecord, scope=scope, key=key)
         return max(epochs, key=lambda effect: effect.epoch, default=None)
 
-    def list_effects(self, run: RunKey) -> list[EffectRecord]:
-        with self._transaction() as rows:
-            found = rows.find(EffectRecord, dag_id=run.dag_id, run_id=run.run_id)
+    @question
+    def list_effects(self, rows: Rows, run: RunKey) -> list[EffectRecord]:
+        found = rows.find(EffectRecord, dag_id=run.dag_id, run_id=run.run_id)
         return sorted(found, key=lambda effect: (effect.started_at, effect.commit_sequence or 0))
 
-    def load_effect(self, record: EffectRecord) -> tuple[Any, Any]:
-        with self._transaction() as rows:
-            intent = self._load(rows, record.intent_payload, binding=_binding(record, "intent"))
-            known = rows.peek(EffectRecord, record.scope, record.key, record.epoch)
-            # What has a place among the commits has a result; one that is gone is no None.
-            committed = known is not None and known.commit_sequence is not None
-            return intent, self._result(rows, record) if committed else None
+    @question
+    def load_effect(self, rows: Rows, record: EffectRecord) -> tuple[Any, Any]:
+        intent = self._load(rows, record.intent_payload, binding=effect_binding(record, "intent"))
+        known = rows.peek(EffectRecord, record.scope, record.key, record.epoch)
+        # What has a place among the commits has a result; one that is gone is no None.
+        committed = known is not None and known.commit_sequence is not None
+        return intent, self._result(rows, record) if committed else None
 
     def _result(self, rows: Rows, record: EffectRecord) -> Any:
-        return self._load(rows, record.result_payload, binding=_binding(record, "result"))
+        return self._load(rows, record.result_payload, binding=effect_binding(record, "result"))
+
+
+def _same_call(current: EffectRecord, record: EffectRecord, token: Token) -> bool:
+    held = (current.task, current.session, current.ticket)
+    return held == (token.key, token.session, record.ticket)
 
 
 def _epoch(known: EffectRecord | None, step: BeginStep) -> int:
@@ -245,7 +269,8 @@ def _place(token: Token) -> dict[str, Any]:
     }
 
 
-def _started(token: Token, request: EffectRequest, epoch: int, *, now: datetime) -> EffectRecord:
+def started(token: Token, request: EffectRequest, *, epoch: int, now: datetime) -> EffectRecord:
+    """The row of an effect that begins."""
     return EffectRecord(
         scope=request.scope,
         key=request.key,
@@ -256,6 +281,7 @@ def _started(token: Token, request: EffectRequest, epoch: int, *, now: datetime)
         intent_hash=request.intent_hash,
         session=token.session,
         process=token.process,
+        ticket=request.ticket,
         undo=request.undo,
         undoes=request.undoes,
         verify=request.verify,
@@ -270,5 +296,6 @@ def _started(token: Token, request: EffectRequest, epoch: int, *, now: datetime)
     )
 
 
-def _binding(record: EffectRecord, part: str) -> Mapping[str, Any]:
+def effect_binding(record: EffectRecord, part: str) -> Mapping[str, Any]:
+    """What the envelope of an effect's ``intent`` or ``result`` is bound to."""
     return {"kind": f"effect-{part}", "scope": record.scope, "effect": record.reference}

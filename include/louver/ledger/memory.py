@@ -11,9 +11,11 @@ from typing import Any, TypeVar
 
 from louver.errors import LedgerClosed, LedgerError
 from louver.ledger.operations import LedgerOperations
-from louver.ledger.records import RECORDS, Record
+from louver.ledger.records import RECORDS, Record, RunRecord
+from louver.ledger.requests import Capability, RunFilter
 from louver.ledger.rows import Rows
 from louver.ledger.storable import require_fields, require_storable, storable
+from louver.ledger.transactions import MAX_VALUE_BYTES
 from louver.signing import SigningKeys
 
 __all__ = ["MemoryLedger", "MemoryRows"]
@@ -30,11 +32,14 @@ class MemoryLedger(LedgerOperations):
 
     What it does not do: outlive its process, or be shared with another one: a forked child has a copy.
 
-    :param keys: sign and verify every payload.
+    :param keys: sign and verify every payload and every transition.
+    :param max_value_bytes: the largest value kept, as it is stored.
     """
 
-    def __init__(self, *, keys: SigningKeys) -> None:
-        super().__init__(keys=keys)
+    CAPABILITIES = frozenset({Capability.LISTING})
+
+    def __init__(self, *, keys: SigningKeys, max_value_bytes: int = MAX_VALUE_BYTES) -> None:
+        super().__init__(keys=keys, max_value_bytes=max_value_bytes)
         self._tables: _Tables = {kind: {} for kind in RECORDS}
         self._lock = RLock()
         self._busy = False
@@ -47,7 +52,7 @@ class MemoryLedger(LedgerOperations):
             self._tables = {kind: {} for kind in RECORDS}
 
     @contextmanager
-    def _transaction(self) -> Iterator[Rows]:
+    def _transaction(self, *, write: bool) -> Iterator[Rows]:
         with self._lock:
             if self._closed:
                 raise LedgerClosed
@@ -116,6 +121,21 @@ class MemoryRows:
         ]
         return sorted(found, key=_primary_of)
 
+    def list_runs(self, wanted: RunFilter) -> list[RunRecord]:
+        """Runs that meet the filter, the newest first."""
+        equal = {name: getattr(wanted, name) for name in ("dag_id", "run_id")}
+        found = self.find(RunRecord, **{name: value for name, value in equal.items() if value is not None})
+        after = None if wanted.after is None else _order_of(wanted.after)
+        listed = [
+            run
+            for run in found
+            if (not wanted.states or run.state in wanted.states)
+            and (wanted.since is None or run.created_at >= wanted.since)
+            and (wanted.until is None or run.created_at < wanted.until)
+            and (after is None or _order_of(run) < after)
+        ]
+        return sorted(listed, key=_order_of, reverse=True)[: wanted.limit]
+
     def commit(self) -> None:
         """Make what was written true, all of it at once."""
         # One call into C: a signal handler that raises (a timeout, Ctrl-C) comes before it or after it.
@@ -125,3 +145,7 @@ class MemoryRows:
 def _primary_of(record: Record) -> tuple[Any, ...]:
     found = attrgetter(*type(record).PRIMARY)(record)
     return found if len(type(record).PRIMARY) > 1 else (found,)
+
+
+def _order_of(run: RunRecord) -> tuple[Any, ...]:
+    return run.created_at, run.dag_id, run.run_id

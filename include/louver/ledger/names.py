@@ -8,6 +8,7 @@ from enum import Enum
 from louver.states import Source
 
 __all__ = [
+    "CommandState",
     "Decision",
     "EffectKind",
     "EffectState",
@@ -15,6 +16,7 @@ __all__ = [
     "RunKey",
     "TaskKey",
     "Token",
+    "Verb",
 ]
 
 
@@ -107,6 +109,29 @@ class Decision(str, Enum):
     STOPPED = "stopped"
     EXPIRED = "expired"
     VOID = "void"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Verb(str, Enum):
+    """What a command wants; one that stands before another is carried out first."""
+
+    STOP = "stop"
+    PAUSE = "pause"
+    RESUME = "resume"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class CommandState(str, Enum):
+    """Where a command stands."""
+
+    PENDING = "pending"
+    CLAIMED = "claimed"
+    DONE = "done"
+    REFUSED = "refused"
 
     def __str__(self) -> str:
         return self.value

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol, TypeVar
 
-from louver.ledger.records import Record
+from louver.ledger.records import Record, RunRecord
+from louver.ledger.requests import RunFilter
 
 __all__ = ["Rows"]
 
@@ -33,3 +34,6 @@ class Rows(Protocol):
 
     def find(self, kind: type[T], /, **equal: Any) -> list[T]:
         """Rows with these field values, in order of their primary key."""
+
+    def list_runs(self, wanted: RunFilter) -> list[RunRecord]:
+        """Runs that meet the filter, the newest first; then by ``dag_id`` and ``run_id``, falling too."""

@@ -1,14 +1,22 @@
-"""What every group of ledger operations shares: the transaction, the fence, and payloads in envelopes."""
+"""
+What every group of ledger operations shares: the transaction, the fence, and payloads in envelopes.
+
+An operation is written as a function of the rows that one transaction sees, and marked as a :func:`decision`,
+which may write, or a :func:`question`, which only reads. Beginning, committing and trying again are the
+store's.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Any
+from functools import update_wrapper
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from louver.errors import IntegrityError, LedgerError, Superseded
+from louver.crash_points import reach
+from louver.errors import IntegrityError, LedgerError, Superseded, ValueRefused
 from louver.ledger.contract import Ledger
 from louver.ledger.names import RunKey, Token
 from louver.ledger.records import PayloadRecord, RunRecord, TaskRecord
@@ -16,22 +24,76 @@ from louver.ledger.rows import Rows
 from louver.sessions import check_token
 from louver.signing import SigningKeys, digest_of, seal, unseal
 
-__all__ = ["Transactional"]
+__all__ = ["MAX_VALUE_BYTES", "Transactional", "decision", "question"]
+
+MAX_VALUE_BYTES = 64 * 1024 * 1024
+"""The largest value that a ledger keeps unless it is opened with another limit (semantics section 5)."""
+
+S = TypeVar("S", bound="Transactional")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def decision(body: Callable[Concatenate[S, Rows, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Make an operation that may write out of what it does with the rows of one transaction."""
+    name = body.__name__
+
+    def operation(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        reach(f"{name}.before")
+        answer = self._decide(name, lambda rows: body(self, rows, *args, **kwargs))
+        reach(f"{name}.after")
+        return answer
+
+    return _named_after(body, operation)
+
+
+def question(body: Callable[Concatenate[S, Rows, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Make an operation that only reads out of what it does with the rows of one transaction."""
+
+    def operation(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._answer(lambda rows: body(self, rows, *args, **kwargs))
+
+    return _named_after(body, operation)
+
+
+def _named_after(body: Callable[..., Any], operation: Callable[P, R]) -> Callable[P, R]:
+    update_wrapper(operation, body)
+    # The body has one parameter more, which is nobody's business who looks at the operation's signature.
+    del operation.__wrapped__  # type: ignore[attr-defined]
+    return operation
 
 
 class Transactional(Ledger):
     """
     The base of the operations: what a store must add, and what it gets.
 
-    :param keys: sign and verify every payload.
+    :param keys: sign and verify every payload and every transition.
+    :param max_value_bytes: the largest value kept, as it is stored.
     """
 
-    def __init__(self, *, keys: SigningKeys) -> None:
+    def __init__(self, *, keys: SigningKeys, max_value_bytes: int = MAX_VALUE_BYTES) -> None:
         self._keys = keys
+        self._max_value_bytes = max_value_bytes
 
     @abstractmethod
-    def _transaction(self) -> AbstractContextManager[Rows]:
-        """One atomic transaction; any exception, ``BaseException`` included, rolls it back."""
+    def _transaction(self, *, write: bool) -> AbstractContextManager[Rows]:
+        """
+        One atomic transaction; any exception, ``BaseException`` included, rolls it back.
+
+        :param write: it may write; one that only reads sees one moment of the ledger and waits for nobody.
+        """
+
+    def _decide(self, name: str, work: Callable[[Rows], R]) -> R:
+        """Do the work in a transaction; a store may do it again where nothing of it was committed."""
+        with self._transaction(write=True) as rows:
+            answer = work(rows)
+            reach(f"{name}.inside")
+            return answer
+
+    def _answer(self, work: Callable[[Rows], R]) -> R:
+        """Do the work in a transaction that only reads."""
+        with self._transaction(write=False) as rows:
+            return work(rows)
 
     def _hold(self, rows: Rows, token: Token) -> TaskRecord:
         key = token.key
@@ -51,12 +113,26 @@ class Transactional(Ledger):
     def _keep(
         self, rows: Rows, payload_id: str, value: Any, *, binding: Mapping[str, Any], now: datetime
     ) -> str:
-        """Seal and store, replacing what was there; returns the envelope's digest."""
-        envelope = seal(value, binding=binding, keys=self._keys)
+        """
+        Seal and store, replacing what was there; returns the envelope's digest.
+
+        :raises ValueRefused: where it is too large, before anything is written.
+        """
+        envelope = self._sealed(value, binding=binding)
         record = PayloadRecord(payload_id=payload_id, envelope=envelope, saved_at=now)
         if not rows.insert(record):
             rows.update(record)
         return digest_of(envelope)
+
+    def _sealed(self, value: Any, *, binding: Mapping[str, Any]) -> bytes:
+        envelope = seal(value, binding=binding, keys=self._keys)
+        if len(envelope) > self._max_value_bytes:
+            raise ValueRefused(
+                "$",
+                f"it takes {len(envelope)} bytes and the ledger keeps at most {self._max_value_bytes} "
+                "([louver] max_value_bytes); store it elsewhere and keep where that is",
+            )
+        return envelope
 
     def _load(
         self, rows: Rows, payload_id: str, *, binding: Mapping[str, Any], digest: str | None = None

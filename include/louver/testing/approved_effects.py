@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from louver.errors import ApprovalStale
-from louver.ledger.contract import BeginOutcome
 from louver.ledger.names import Decision, Token
 from louver.ledger.records import ApprovalRecord
+from louver.ledger.requests import BeginOutcome
 from louver.sessions import Change
 from louver.states import Source, TaskState
 from louver.testing.scene import Scene, check

@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 
 from louver.errors import EffectConflict, EffectUnknown, Superseded, ValueRefused
-from louver.ledger.contract import BeginOutcome
 from louver.ledger.names import EffectKind, EffectState, OnUnknown, RunKey
+from louver.ledger.requests import BeginOutcome
 from louver.testing.scene import Scene, check
 
 __all__ = [

@@ -15,6 +15,7 @@ __all__ = [
     "check_commit_effect_of_an_unknown_one_of_another_run_counts_in_that_run",
     "check_commit_effect_of_what_has_ended_is_refused",
     "check_commit_effect_orders_the_run",
+    "check_commit_effect_repeated_is_one_commit",
     "check_commit_effect_with_a_refused_value_leaves_it_started",
     "check_fail_effect_by_another_session_is_refused",
     "check_fail_effect_of_an_unknown_one_by_whoever_verified_it",
@@ -127,8 +128,22 @@ def check_commit_effect_of_what_has_ended_is_refused(scene: Scene) -> None:
     committed = scene.committed(token, "committed")
     failed = scene.ledger.fail_effect(token, scene.started(token, "failed"), reason="no", now=scene.tick())
 
-    _refused_to(scene, token, committed, "a committed one")
+    _refused_to(scene, scene.launch("look"), committed, "a committed one")
     _refused_to(scene, token, failed, "a failed one")
+    scene.equal(scene.ledger.load_effect(committed)[1], "receipt", "the result")
+
+
+@check
+def check_commit_effect_repeated_is_one_commit(scene: Scene) -> None:
+    """Whose answer was lost may commit again, and is told what is recorded."""
+    token = scene.launch("act")
+    started = scene.started(token)
+    committed = scene.ledger.commit_effect(token, started, "receipt", now=scene.tick())
+
+    with scene.unchanged("a commit repeated"):
+        again = scene.ledger.commit_effect(token, started, "another", now=scene.tick())
+
+    scene.equal(again, committed, "what the repetition is told")
     scene.equal(scene.ledger.load_effect(committed)[1], "receipt", "the result")
 
 

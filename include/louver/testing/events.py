@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from louver.errors import EventConflict, ValueRefused
-from louver.ledger.contract import EventOutcome
 from louver.ledger.records import EventRecord
+from louver.ledger.requests import EventOutcome
 from louver.testing.scene import Scene, check
 
 __all__ = [

@@ -6,8 +6,8 @@ from functools import partial
 
 from louver.approvals import Answer
 from louver.errors import ApprovalClosed, ApprovalStale, IllegalTransition, Superseded
-from louver.ledger.contract import BeginOutcome, EventOutcome
 from louver.ledger.names import Decision
+from louver.ledger.requests import BeginOutcome, EventOutcome
 from louver.sessions import Change
 from louver.states import Source, TaskState
 from louver.testing.scene import COMPLETED, LAUNCHED, Scene, check
@@ -112,12 +112,12 @@ def check_begin_effect_at_once_begins_once(scene: Scene) -> None:
     other = scene.open_ledger()
     act, look = scene.launch("act"), scene.launch("look")
     for number in range(_BEGINS):
-        request = scene.effect(f"pay-{number}")
+        key = f"pay-{number}"
 
         begun = scene.all_of(
             scene.at_once(
-                partial(scene.ledger.begin_effect, act, request, now=scene.tick()),
-                partial(other.begin_effect, look, request, now=scene.now),
+                partial(scene.ledger.begin_effect, act, scene.effect(key), now=scene.tick()),
+                partial(other.begin_effect, look, scene.effect(key), now=scene.now),
             )
         )
 
@@ -133,16 +133,16 @@ def check_begin_effect_at_once_in_the_next_epoch_begins_once(scene: Scene) -> No
     other = scene.open_ledger()
     act, look = scene.launch("act"), scene.launch("look")
     for number in range(_ROUNDS):
-        request = scene.effect(f"pay-{number}")
+        key = f"pay-{number}"
         if number % 2:
-            scene.undone(act, request.key)
+            scene.undone(act, key)
         else:
-            scene.ledger.fail_effect(act, scene.started(act, request.key), reason="no", now=scene.tick())
+            scene.ledger.fail_effect(act, scene.started(act, key), reason="no", now=scene.tick())
 
         begun = scene.all_of(
             scene.at_once(
-                partial(scene.ledger.begin_effect, act, request, now=scene.tick()),
-                partial(other.begin_effect, look, request, now=scene.now),
+                partial(scene.ledger.begin_effect, act, scene.effect(key), now=scene.tick()),
+                partial(other.begin_effect, look, scene.effect(key), now=scene.now),
             )
         )
 

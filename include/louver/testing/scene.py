@@ -13,16 +13,10 @@ from uuid import uuid4
 
 from louver.approvals import Answer
 from louver.canonical import fingerprint
-from louver.ledger.contract import (
-    ApprovalRequest,
-    BeginOutcome,
-    EffectRequest,
-    Ledger,
-    OpenedTask,
-    RunStart,
-)
+from louver.ledger.contract import Ledger
 from louver.ledger.names import Decision, EffectKind, OnUnknown, RunKey, TaskKey, Token
 from louver.ledger.records import ApprovalRecord, EffectRecord, RunRecord
+from louver.ledger.requests import ApprovalRequest, BeginOutcome, EffectRequest, OpenedTask, RunStart
 from louver.sessions import Change, Claim
 from louver.states import FailureKind, Source, TaskState
 from louver.testing.judge import ContractBroken, Judge

@@ -19,8 +19,9 @@ from louver.clock import SystemClock
 from louver.cloudevents import MAX_EVENT_BYTES
 from louver.definition import Definition
 from louver.errors import LouverError
-from louver.ledger.contract import EventOutcome, Ledger
+from louver.ledger.contract import Ledger
 from louver.ledger.records import RunRecord
+from louver.ledger.requests import EventOutcome, RunFilter
 from louver_provider.cli.views import history_rows, run_view
 from louver_provider.hooks.ledger import get_ledger
 
@@ -57,7 +58,7 @@ def _show(args: Namespace, data: list[dict[str, Any]]) -> None:
 
 
 def _find_run(ledger: Ledger, args: Namespace) -> RunRecord:
-    found = ledger.find_runs(run_id=args.run_id, dag_id=args.dag_id)
+    found = ledger.list_runs(RunFilter(run_id=args.run_id, dag_id=args.dag_id))
     if not found:
         _fail(f"run {args.run_id!r} is not in the ledger: check the id, or wait for its first step to start")
     if len(found) > 1:
@@ -205,7 +206,7 @@ def workflow_validate(args: Namespace) -> None:
 def db_upgrade(args: Namespace) -> None:
     """``airflow louver db upgrade``"""
     from louver.ledger.sql.schema import upgrade
-    from louver_provider.settings import load_settings
+    from louver_provider.settings import load_settings, load_signing_keys
 
-    upgrade(load_settings().ledger_url)
+    upgrade(load_settings().ledger_url, keys=load_signing_keys())
     print("The ledger's schema is the one of this release.")

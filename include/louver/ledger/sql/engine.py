@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy import __version__ as sqlalchemy_version
-from sqlalchemy.exc import ArgumentError, DisconnectionError
+from sqlalchemy.exc import ArgumentError
 
 from louver.errors import ConfigurationError, LedgerUnavailable
 from louver.ledger.sql.faults import place_of
@@ -21,9 +21,30 @@ from louver.ledger.sql.forks import taking, watch
 __all__ = ["Engines", "parse_url"]
 
 _BUSY_SECONDS = 30
-_CONNECT_SECONDS = 10
-_IDLE_SECONDS = 5.0
+_READING = "louver_reading"
+_ONE_MOMENT = "REPEATABLE READ"
 _SQLITE_OPTIONS = {"uri", "timeout", "check_same_thread", "cached_statements"}
+
+# libpq's, where the URL does not name them. Without those of TCP, a client whose network falls silent waits
+# for some two hours: here a lost answer shows after some ten seconds.
+# https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-PARAMKEYWORDS
+_POSTGRES_OPTIONS = {
+    "fallback_application_name": "louver",
+    "client_encoding": "utf8",
+    "connect_timeout": 10,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+
+# The session's, where neither the URL's options nor an administrator set them. A process that freezes in the
+# middle of a transaction would keep its rows locked for ever, and all who want them waiting.
+_POSTGRES_LIMITS = {"lock_timeout": f"{_BUSY_SECONDS}s", "idle_in_transaction_session_timeout": "60s"}
+_SET_LIMITS = (
+    "SELECT set_config(name, wanted, false) FROM unnest(%s, %s) AS limits (name, wanted) "
+    "JOIN pg_catalog.pg_settings USING (name) WHERE source = 'default'"
+)
 
 
 def parse_url(text: str) -> URL:
@@ -100,10 +121,20 @@ class Engines:
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
-        """A transaction: committed at the end, rolled back by any exception."""
+        """A transaction that may write: committed at the end, rolled back by any exception."""
+        with self.connect(write=True) as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def connect(self, *, write: bool) -> Iterator[Connection]:
+        """
+        A connection without a transaction yet.
+
+        :param write: the transaction may write; one that only reads sees one moment throughout.
+        """
         if not self._sqlite:
-            with self._current().begin() as connection:
-                yield connection
+            with self._current().connect() as connection:
+                yield connection if write else connection.execution_options(isolation_level=_ONE_MOMENT)
             return
         if self._spoiled:
             raise LedgerUnavailable(
@@ -115,10 +146,15 @@ class Engines:
             with taking():
                 self._held.add(holding)
                 taken = self._current().connect()
-            with taken as connection, connection.begin():
-                yield connection
+            with taken as connection:
+                yield connection.execution_options(**{_READING: not write})
         finally:
             self._held.discard(holding)
+
+    @property
+    def current(self) -> Engine:
+        """The engine of this process."""
+        return self._current()
 
     def release(self) -> bool:
         """Close the connections that are idle; False, and nothing done, while one is in use."""
@@ -174,7 +210,9 @@ def _sqlite_engine(url: URL) -> Engine:
         # them off and emit BEGIN here ("Enabling Non-Legacy SQLite Transactional Modes"); `autocommit=False`
         # needs Python 3.12 and begins DEFERRED. IMMEDIATE takes the write lock at once and waits for it: a
         # DEFERRED one fails without waiting when it wants to write what another has changed meanwhile.
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        # Who only reads takes no lock and waits for nobody: WAL shows it the last commit throughout.
+        reading = connection.get_execution_options().get(_READING, False)
+        connection.exec_driver_sql("BEGIN DEFERRED" if reading else "BEGIN IMMEDIATE")
 
     event.listen(engine, "connect", connected)
     event.listen(engine, "begin", begun)
@@ -197,24 +235,41 @@ def _use_wal(connection: Any, waiting: float) -> None:
 
 
 def _postgres_engine(url: URL) -> Engine:
-    given = {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_SECONDS}
+    given = {name: value for name, value in _POSTGRES_OPTIONS.items() if name not in url.query}
     # READ COMMITTED whatever the server's default is: rows that are read to be changed are locked, and the
-    # stricter levels would only add failures that have to be tried again.
-    engine = create_engine(url, connect_args=given, hide_parameters=True, isolation_level="READ COMMITTED")
+    # stricter levels would only add failures that have to be tried again. SQLAlchemy would ask every new
+    # connection for the type hstore, which no table here has. No ping before use: a connection that is gone
+    # shows at the first statement, and the store does its work again on a new one.
+    engine = create_engine(
+        url,
+        connect_args=given,
+        hide_parameters=True,
+        isolation_level="READ COMMITTED",
+        use_native_hstore=False,
+    )
 
-    def returned(_: Any, record: Any) -> None:
-        record.info["idle_since"] = time.monotonic()
-
-    def taken(connection: Any, record: Any, _: Any) -> None:
-        # A server that was restarted leaves dead connections in the pool. Asking each time would cost a round
-        # trip for every decision, so only a connection that lay idle is asked.
-        if time.monotonic() - record.info.get("idle_since", time.monotonic()) < _IDLE_SECONDS:
-            return
+    def connected(connection: Any, _: Any) -> None:
+        # Outside a transaction, which would be two more round trips; before SQLAlchemy sets the isolation
+        # level, or psycopg2 would tell the server of it each time.
         try:
-            engine.dialect.do_ping(connection)
-        except Exception as error:
-            raise DisconnectionError from error
+            _require_unicode(connection, url)
+            connection.autocommit = True
+            with connection.cursor() as cursor:
+                cursor.execute(_SET_LIMITS, (list(_POSTGRES_LIMITS), list(_POSTGRES_LIMITS.values())))
+            connection.autocommit = False
+        except BaseException:
+            connection.close()
+            raise
 
-    event.listen(engine, "checkin", returned)
-    event.listen(engine, "checkout", taken)
+    event.listen(engine, "connect", connected, insert=True)
     return engine
+
+
+def _require_unicode(connection: Any, url: URL) -> None:
+    """Refuse a database that would fail in the middle of a run, at the first name that it cannot spell."""
+    encoding = connection.get_parameter_status("server_encoding")  # said by the server as it let us in
+    if encoding != "UTF8":
+        raise ConfigurationError(
+            f"ledger {place_of(url)}: the database has the encoding {encoding}, which cannot hold all text; "
+            "name one that was made WITH ENCODING 'UTF8'"
+        )

@@ -12,7 +12,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from louver.errors import LedgerError, LedgerSchemaError, LedgerUnavailable
 
-__all__ = ["UPGRADE", "explained", "place_of"]
+__all__ = ["UPGRADE", "contended", "explained", "lost", "place_of"]
 
 UPGRADE = "airflow louver db upgrade"
 """The command that brings a schema up to this release."""
@@ -20,11 +20,24 @@ UPGRADE = "airflow louver db upgrade"
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _UNDEFINED = {"42P01", "42703"}  # undefined_table, undefined_column
 _CONTENTION = {"40001", "40P01", "55P03"}  # serialization_failure, deadlock_detected, lock_not_available
+_GONE = {"57P01", "57P02", "57P03"}  # admin_shutdown, crash_shutdown, cannot_connect_now
 _FORBIDDEN = {"42501"}  # insufficient_privilege
+_NOWHERE = {"3F000"}  # invalid_schema_name
 _READ_ONLY = {"25006"}  # read_only_sql_transaction
 _PASSING = ("53", "55", "57", "58")  # classes: resources, object state, operator intervention, system error
 
 _Meaning = tuple[type[LedgerError], str]
+
+
+def contended(error: DBAPIError) -> bool:
+    """Whether the database gave the transaction up for another one's sake: nothing of it was written."""
+    return getattr(error.orig, "pgcode", None) in _CONTENTION
+
+
+def lost(error: DBAPIError) -> bool:
+    """Whether the connection is gone, and with it the answer to what was asked last."""
+    code = getattr(error.orig, "pgcode", None)
+    return error.connection_invalidated or code in _GONE
 
 
 def place_of(url: URL) -> str:
@@ -71,8 +84,12 @@ def _postgres(error: DBAPIError) -> _Meaning:
         return LedgerUnavailable, "another process was in the way; try again"
     if code in _READ_ONLY:
         return LedgerUnavailable, "the server is read-only; name the primary, not a standby"
+    if code in _NOWHERE:
+        return LedgerSchemaError, "make the schema that search_path names, and grant the role USAGE on it"
     if code in _FORBIDDEN:
         return LedgerUnavailable, "grant the role SELECT, INSERT and UPDATE on the ledger's tables"
+    if not code and "certificate" in str(error.orig):
+        return LedgerUnavailable, "check the host, and that sslrootcert names who signed its certificate"
     if error.connection_invalidated or (not code and isinstance(error, OperationalError | InterfaceError)):
         return LedgerUnavailable, "check that the server runs, and host, port, database, user and password"
     if code.startswith(_PASSING):

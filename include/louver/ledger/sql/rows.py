@@ -8,11 +8,21 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from sqlalchemy import BindParameter, ColumnElement, Connection, Executable, bindparam, select, update
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Connection,
+    Executable,
+    bindparam,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from louver.errors import LedgerError
-from louver.ledger.records import Record
+from louver.ledger.records import Record, RunRecord
+from louver.ledger.requests import RunFilter
 from louver.ledger.sql.tables import TABLES
 from louver.ledger.storable import FIELDS, require_fields, require_storable, storable
 
@@ -79,10 +89,37 @@ class SqlRows:
         values = {_EQUAL + name: value for name, value in equal.items() if value is not None}
         return [_record(kind, row) for row in self._connection.execute(statement, values)]
 
+    def list_runs(self, wanted: RunFilter) -> list[RunRecord]:
+        """Runs that meet the filter, the newest first."""
+        for name in ("dag_id", "run_id"):
+            require_storable(name, getattr(wanted, name))
+        return [_record(RunRecord, row) for row in self._connection.execute(listing(wanted))]
+
     def _statements(self, kind: type[Record]) -> _Statements:
         known = _STATEMENTS.get((kind, self._dialect))
         # Of two threads that get here at once either may win: both make the same.
         return known or _STATEMENTS.setdefault((kind, self._dialect), _Statements(kind, self._dialect))
+
+
+def listing(wanted: RunFilter) -> Executable:
+    """The query for a page of runs; each filter has an index that also gives the order."""
+    run = TABLES[RunRecord].c
+    order = (run.created_at, run.dag_id, run.run_id)
+    query = select(*(run[name] for name in FIELDS[RunRecord]))
+    if wanted.dag_id is not None:
+        query = query.where(run.dag_id == wanted.dag_id)
+    if wanted.run_id is not None:
+        query = query.where(run.run_id == wanted.run_id)
+    if wanted.states:
+        query = query.where(run.state.in_(wanted.states))
+    if wanted.since is not None:
+        query = query.where(run.created_at >= wanted.since)
+    if wanted.until is not None:
+        query = query.where(run.created_at < wanted.until)
+    if wanted.after is not None:
+        last = wanted.after
+        query = query.where(tuple_(*order) < tuple_(last.created_at, last.dag_id, last.run_id))
+    return query.order_by(*(column.desc() for column in order)).limit(wanted.limit)
 
 
 class _Statements:

@@ -13,10 +13,11 @@ from louver.errors import LedgerSchemaError, LedgerUnavailable
 from louver.ledger.sql.engine import Engines, parse_url
 from louver.ledger.sql.faults import UPGRADE, explained, place_of
 from louver.ledger.sql.tables import METADATA, VERSION_TABLE
+from louver.signing import SigningKeys
 
 __all__ = ["HEAD", "MIGRATIONS", "migrate", "prepare", "upgrade"]
 
-HEAD = "0001"
+HEAD = "0002"
 """The revision this release works with; known without loading Alembic, which only a migration needs."""
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -30,10 +31,11 @@ _ADVISORY_LOCK = 0x6C6F75766572  # "louver"; any number that nobody else takes
 _ALEMBIC: dict[int, Lock] = {}
 
 
-def prepare(engines: Engines) -> None:
+def prepare(engines: Engines, *, keys: SigningKeys) -> None:
     """
     See that the schema is this release's; make it where the database is empty and the role may.
 
+    :param keys: of the ledger.
     :raises LedgerSchemaError: where it is older, newer or unknown, or cannot be made.
     """
     with engines.begin() as connection:
@@ -41,7 +43,7 @@ def prepare(engines: Engines) -> None:
         if revision is not None:
             _refuse_read_only(connection)
     if revision is None:
-        migrate(engines)
+        migrate(engines, keys=keys)
     elif revision != HEAD:
         raise LedgerSchemaError(
             f"ledger {place_of(engines.url)}: its schema has revision {revision}, this release works with "
@@ -49,10 +51,11 @@ def prepare(engines: Engines) -> None:
         )
 
 
-def upgrade(url: str) -> None:
+def upgrade(url: str, *, keys: SigningKeys | None = None) -> None:
     """
     Bring the ledger at ``url`` to this release's schema, from an empty database or any earlier revision.
 
+    :param keys: of the ledger; they sign what an earlier revision had not signed.
     :raises ConfigurationError: for a URL that is not one of SQLite or Postgres.
     :raises LedgerUnavailable: where the database is missing, locked, read-only or unreachable.
     :raises LedgerSchemaError: where the revision is unknown, or the role may not change tables.
@@ -60,12 +63,12 @@ def upgrade(url: str) -> None:
     engines = Engines(parse_url(url))
     try:
         with explained(engines.url):
-            migrate(engines)
+            migrate(engines, keys=keys or SigningKeys.unsigned())
     finally:
         engines.close()
 
 
-def migrate(engines: Engines) -> None:
+def migrate(engines: Engines, *, keys: SigningKeys) -> None:
     """
     Run the migrations that are missing, in one transaction.
 
@@ -83,6 +86,7 @@ def migrate(engines: Engines) -> None:
                 connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
             _revision(connection)
             config.attributes["connection"] = connection
+            config.attributes["keys"] = keys
             command.upgrade(config, "head")
     except CommandError:
         raise LedgerSchemaError(

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Index, MetaData, Table
 
-from louver.ledger.names import Decision, EffectKind, EffectState, OnUnknown
+from louver.ledger.names import CommandState, Decision, EffectKind, EffectState, OnUnknown, Verb
 from louver.ledger.records import (
     ApprovalRecord,
     CheckpointRecord,
+    CommandRecord,
     EffectRecord,
     EventRecord,
+    LeaseRecord,
     PayloadRecord,
     Record,
     RunRecord,
+    SealRecord,
     TaskRecord,
+    TouchRecord,
     TransitionRecord,
 )
 from louver.ledger.sql.types import EnumText, TextTuple, UtcTime, binary, flag, number, real, text
@@ -50,7 +54,12 @@ _run = Table(
     Column("requester", text()),
     Column("created_at", UtcTime(), nullable=False),
     Column("updated_at", UtcTime(), nullable=False),
-    Index(f"{PREFIX}run_by_state", "state", "updated_at"),
+    Column("commits", number(), nullable=False, server_default="0"),
+    # One for each way to list runs page by page, the newest first.
+    Index(f"{PREFIX}run_by_time", "created_at", "dag_id", "run_id"),
+    Index(f"{PREFIX}run_by_dag", "dag_id", "created_at", "run_id"),
+    Index(f"{PREFIX}run_by_state", "state", "created_at", "dag_id", "run_id"),
+    Index(f"{PREFIX}run_by_id", "run_id"),
 )
 
 _task = Table(
@@ -73,6 +82,9 @@ _task = Table(
     Column("max_tries", number(), nullable=False),
     Column("nonce", text()),
     Column("process", text()),
+    Column("head", text(), nullable=False, server_default=""),
+    Column("side_version", number(), nullable=False, server_default="0"),
+    Column("side_head", text(), nullable=False, server_default=""),
     Column("updated_at", UtcTime(), nullable=False),
 )
 
@@ -95,6 +107,18 @@ _transition = Table(
     Column("reason", text()),
     Column("source", EnumText(Source), nullable=False),
     Column("precision", EnumText(Precision), nullable=False),
+    Column("key_id", text(), nullable=False, server_default=""),
+    Column("mac", text(), nullable=False, server_default=""),
+)
+
+_seal = Table(
+    f"{PREFIX}seal",
+    METADATA,
+    Column("dag_id", text(), primary_key=True),
+    Column("run_id", text(), primary_key=True),
+    Column("incarnation", number(), nullable=False),
+    Column("envelope", binary(), nullable=False),
+    Column("sealed_at", UtcTime(), nullable=False),
 )
 
 _effect = Table(
@@ -115,6 +139,7 @@ _effect = Table(
     Column("generation", number(), nullable=False),
     Column("session", number(), nullable=False),
     Column("process", text(), nullable=False),
+    Column("ticket", text(), nullable=False, server_default=""),
     Column("undo", text()),
     Column("undoes", text()),
     Column("verify", text()),
@@ -196,14 +221,67 @@ _payload = Table(
     Column("saved_at", UtcTime(), nullable=False),
 )
 
+_command = Table(
+    f"{PREFIX}command",
+    METADATA,
+    Column("command_id", text(), primary_key=True),
+    Column("dag_id", text(), nullable=False),
+    Column("run_id", text(), nullable=False),
+    Column("task_id", text(), nullable=False),
+    Column("map_index", number(), nullable=False),
+    Column("generation", number(), nullable=False),
+    Column("verb", EnumText(Verb), nullable=False),
+    Column("actor", text()),
+    Column("reason", text()),
+    Column("source", EnumText(Source), nullable=False),
+    Column("sent_at", UtcTime(), nullable=False),
+    Column("state", EnumText(CommandState), nullable=False),
+    Column("claimed_by", text()),
+    Column("session", number()),
+    Column("lease_until", UtcTime()),
+    Column("outcome", text()),
+    Column("closed_at", UtcTime()),
+    Index(f"{PREFIX}command_by_task", "dag_id", "run_id", "task_id", "map_index", "state"),
+)
+
+_touch = Table(
+    f"{PREFIX}touch",
+    METADATA,
+    Column("dag_id", text(), primary_key=True),
+    Column("run_id", text(), primary_key=True),
+    Column("task_id", text(), primary_key=True),
+    Column("map_index", number(), primary_key=True),
+    Column("session", number(), nullable=False),
+    Column("heartbeat_at", UtcTime(), nullable=False),
+    Column("progress_at", UtcTime()),
+    Column("done", real()),
+    Column("total", real()),
+    Column("unit", text()),
+    Column("persist_failures", number(), nullable=False),
+)
+
+_lease = Table(
+    f"{PREFIX}lease",
+    METADATA,
+    Column("name", text(), primary_key=True),
+    Column("owner", text(), nullable=False),
+    Column("term", number(), nullable=False),
+    Column("acquired_at", UtcTime(), nullable=False),
+    Column("lease_until", UtcTime(), nullable=False),
+)
+
 TABLES: dict[type[Record], Table] = {
     RunRecord: _run,
     TaskRecord: _task,
     TransitionRecord: _transition,
+    SealRecord: _seal,
     EffectRecord: _effect,
     ApprovalRecord: _approval,
     CheckpointRecord: _checkpoint,
     EventRecord: _event,
     PayloadRecord: _payload,
+    CommandRecord: _command,
+    TouchRecord: _touch,
+    LeaseRecord: _lease,
 }
 """Where each kind of row is kept."""

@@ -1,0 +1,50 @@
+"""
+The rows of the ledger, as values.
+
+Every record class says under which table and by which fields it is kept; the stores need to know no more
+about it. Times are aware UTC. What people or other systems gave us (intents, results, events, checkpoint
+states) is kept in :class:`PayloadRecord` alone; every other record holds ids, hashes and states (row O9).
+"""
+
+from __future__ import annotations
+
+from louver.ledger.records.base import Record
+from louver.ledger.records.control import CommandRecord, LeaseRecord, TouchRecord
+from louver.ledger.records.effects import ApprovalRecord, EffectRecord
+from louver.ledger.records.runs import RunRecord, SealRecord, TaskRecord, TransitionRecord
+from louver.ledger.records.values import RESULT, STATE, CheckpointRecord, EventRecord, PayloadRecord
+
+__all__ = [
+    "RECORDS",
+    "RESULT",
+    "STATE",
+    "ApprovalRecord",
+    "CheckpointRecord",
+    "CommandRecord",
+    "EffectRecord",
+    "EventRecord",
+    "LeaseRecord",
+    "PayloadRecord",
+    "Record",
+    "RunRecord",
+    "SealRecord",
+    "TaskRecord",
+    "TouchRecord",
+    "TransitionRecord",
+]
+
+RECORDS: tuple[type[Record], ...] = (
+    RunRecord,
+    TaskRecord,
+    TransitionRecord,
+    SealRecord,
+    EffectRecord,
+    ApprovalRecord,
+    CheckpointRecord,
+    EventRecord,
+    PayloadRecord,
+    CommandRecord,
+    TouchRecord,
+    LeaseRecord,
+)
+"""Every kind of row, for stores that make their tables from it."""
