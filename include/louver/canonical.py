@@ -16,7 +16,7 @@ again: bytes that do not come out the same were not written here.
 
 from __future__ import annotations
 
-import base64
+import binascii
 import hashlib
 import json
 import math
@@ -280,7 +280,7 @@ _WRITERS: dict[type, Callable[[Any, _Place, int], bytes]] = {
     date: lambda value, _place, _depth: b'{"date":"%b"}' % value.isoformat().encode("ascii"),
     Decimal: _decimal,
     UUID: lambda value, _place, _depth: b'{"uuid":"%b"}' % str(value).encode("ascii"),
-    bytes: lambda value, _place, _depth: b'{"bytes":"%b"}' % base64.b64encode(value),
+    bytes: lambda value, _place, _depth: b'{"bytes":"%b"}' % binascii.b2a_base64(value, newline=False),
     dict: _dict,
     list: _sequence(b'{"list":[%b]}'),
     tuple: _sequence(b'{"tuple":[%b]}'),
@@ -325,7 +325,7 @@ _SCALARS: dict[str, Callable[[str], Any]] = {
     "date": date.fromisoformat,
     "decimal": Decimal,
     "uuid": UUID,
-    "bytes": base64.b64decode,
+    "bytes": binascii.a2b_base64,
 }
 
 

@@ -107,7 +107,15 @@ def compensate_call(start: RunStart, claim: Claim) -> TaskCall:
         return {"forward": str(forward), "undone": list(report.undone), "standing": list(report.standing)}
 
     key = TaskKey(start.key.dag_id, start.key.run_id, COMPENSATE)
-    return TaskCall(key=key, start=start, claim=claim, retry=CLOSING_RETRY, body=body, any_definition=True)
+    return TaskCall(
+        key=key,
+        start=start,
+        claim=claim,
+        retry=CLOSING_RETRY,
+        body=body,
+        any_definition=True,
+        supervised=False,
+    )
 
 
 def close_run(run: RunKey, ledger: Ledger, *, now: datetime) -> RunOverview:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -11,6 +12,7 @@ from louver.effects import EffectCall, Verification, run_effect
 from louver.errors import ApprovalStale, ConfigurationError, require_text
 from louver.ledger.names import OnUnknown
 from louver.ledger.records import STATE
+from louver.ledger.requests import Progress
 from louver.ports import StepRuntime
 from louver.references import path_of
 
@@ -119,15 +121,56 @@ class TaskContext:
         A point where the step may be interrupted; with ``state``, also one to go on from.
 
         :param state: a typed value (:mod:`louver.canonical`), replacing the one saved before.
+        :raises TaskCancelled: where somebody wants the step to stop.
+        :raises TimeoutReached: where the step took longer than it may.
         :raises Superseded: where this process has been replaced.
         :raises ValueRefused: where the state is outside the typed value rules.
         """
         runtime = self._runtime
-        if state is ...:
-            runtime.ledger.advance(runtime.token, now=runtime.now())
-        else:
+        supervision = runtime.supervision
+        if state is not ...:
             runtime.ledger.save_checkpoint(runtime.token, STATE, state, now=runtime.now())
             runtime.log.tell("checkpoint.saved", "checkpoint saved")
+            if supervision is not None:
+                supervision.saved()
+        if supervision is not None:
+            supervision.checkpoint()
+
+    async def acheckpoint(self, state: Any = ...) -> None:
+        """As :meth:`checkpoint`, for ``async`` code: the event loop goes on meanwhile."""
+        await asyncio.get_running_loop().run_in_executor(None, self.checkpoint, state)
+
+    def heartbeat(self) -> None:
+        """As :meth:`checkpoint` without a state."""
+        self.checkpoint()
+
+    @property
+    def is_stop_requested(self) -> bool:
+        """Whether somebody wants the step to stop; the next checkpoint raises."""
+        supervision = self._runtime.supervision
+        return supervision is not None and supervision.stop_requested
+
+    @property
+    def is_pause_requested(self) -> bool:
+        """Whether somebody wants the step to pause; the next checkpoint does."""
+        supervision = self._runtime.supervision
+        return supervision is not None and supervision.pause_requested
+
+    def progress(
+        self, done: float, total: float | None = None, unit: str | None = None, message: str | None = None
+    ) -> None:
+        """
+        Tell how far the step is; a side path that never fails it, and no sign of life (row T8).
+
+        :param done: how much, in ``unit``.
+        :param total: of how much.
+        :param message: goes to the task's log alone.
+        """
+        if message is not None:
+            self.log.info("%s", message)
+        supervision = self._runtime.supervision
+        if supervision is not None:
+            supervision.tell_progress(Progress(done=float(done), total=total, unit=unit))
 
     def restore(self, default: Any = None) -> Any:
         """

@@ -15,6 +15,7 @@ from typing import Any
 from louver.definition import ApprovalNode, Definition, Node, Step
 from louver.errors import DefinitionError
 from louver.policies import Backoff, RetryPolicy
+from louver.timeouts import Timeouts
 
 __all__ = ["read_definition", "read_definition_form", "write_definition"]
 
@@ -190,6 +191,7 @@ def _node(content: Any, index: int) -> Node:
         common |= {
             "task": reader.take("task", str, "'package.module:function'"),
             "retry": _retry(reader),
+            "timeouts": _timeouts(reader),
             "approval": reader.take("approval", (str, type(None)), "the name of an approval", None),
             "queue": reader.take("queue", (str, type(None)), "a string", None),
             "priority": reader.take("priority", int, "a whole number", 1),
@@ -226,6 +228,22 @@ def _retry(reader: _Reader) -> RetryPolicy:
         return RetryPolicy(backoff=Backoff(backoff), **values)
     except DefinitionError as error:
         raise DefinitionError(error.reason, node=reader.node, attribute=error.attribute) from None
+
+
+def _timeouts(reader: _Reader) -> Timeouts:
+    if not reader.has("timeouts"):
+        return Timeouts()
+    limits = _Reader(reader.take("timeouts", dict, "an object"), node=reader.node, path="timeouts")
+    values = {
+        name: _seconds(limits, f"{name}_seconds", 0) if limits.has(f"{name}_seconds") else None
+        for name in ("start", "attempt", "idle")
+    }
+    limits.done()
+    try:
+        return Timeouts(**values)
+    except DefinitionError as error:
+        attribute = f"{error.attribute}_seconds"
+        raise DefinitionError(error.reason, node=reader.node, attribute=attribute) from None
 
 
 def _seconds(reader: _Reader, name: str, default: float) -> timedelta:
@@ -267,16 +285,30 @@ def _write_node(node: Node) -> dict[str, Any]:
                 "four_eyes": node.four_eyes,
             }
         }
-    return common | {
-        "task": node.task,
-        "retry": {
-            "max_attempts": node.retry.max_attempts,
-            "delay_seconds": node.retry.delay.total_seconds(),
-            "backoff": str(node.retry.backoff),
-            "max_delay_seconds": node.retry.max_delay.total_seconds(),
-        },
-        "approval": node.approval,
-        "queue": node.queue,
-        "priority": node.priority,
-        "on_failure": node.on_failure,
+    # Only where there are some: a definition without any keeps the fingerprint it had before there were any.
+    limits = {
+        f"{name}_seconds": limit.total_seconds()
+        for name, limit in (
+            ("start", node.timeouts.start),
+            ("attempt", node.timeouts.attempt),
+            ("idle", node.timeouts.idle),
+        )
+        if limit is not None
     }
+    return (
+        common
+        | ({"timeouts": limits} if limits else {})
+        | {
+            "task": node.task,
+            "retry": {
+                "max_attempts": node.retry.max_attempts,
+                "delay_seconds": node.retry.delay.total_seconds(),
+                "backoff": str(node.retry.backoff),
+                "max_delay_seconds": node.retry.max_delay.total_seconds(),
+            },
+            "approval": node.approval,
+            "queue": node.queue,
+            "priority": node.priority,
+            "on_failure": node.on_failure,
+        }
+    )

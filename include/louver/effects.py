@@ -8,10 +8,11 @@ exactly-once in somebody else's system: where a process dies between the act and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
+from types import MappingProxyType
 from typing import Any
 
 from louver.canonical import fingerprint
@@ -34,6 +35,7 @@ from louver.ports import StepRuntime
 from louver.references import resolve
 
 __all__ = [
+    "ACTS",
     "LEASE",
     "QUIESCE",
     "BeginStep",
@@ -50,6 +52,11 @@ LEASE = timedelta(seconds=60)
 
 QUIESCE = timedelta(seconds=30)
 """How long after the lease a killed process and its provider may still act."""
+
+ACTS: Mapping[EffectKind, str] = MappingProxyType(
+    {EffectKind.FORWARD: "perform", EffectKind.UNDO: "undo.perform"}
+)
+"""What the crash points before and after the act itself are called after."""
 
 _POLL = timedelta(seconds=1)
 
@@ -274,12 +281,12 @@ def _perform(call: EffectCall, record: EffectRecord, runtime: StepRuntime) -> An
     def renew() -> None:
         runtime.ledger.keep_effect(runtime.token, record, lease_until=runtime.now() + LEASE)
 
-    point = "undo.perform" if call.kind is EffectKind.UNDO else "perform"
+    act = ACTS[call.kind]
     try:
         with kept_alive(renew, every=LEASE.total_seconds() / 3):
-            reach(f"{point}.before")
+            reach(f"{act}.before")
             result = call.perform(record.provider_key)
-            reach(f"{point}.after")
+            reach(f"{act}.after")
     except EffectNotPerformed as error:
         runtime.ledger.fail_effect(runtime.token, record, reason=describe(error), now=runtime.now())
         runtime.log.tell("effect.failed", "effect %s: failed, nothing happened", record.reference)
@@ -301,7 +308,7 @@ def _perform(call: EffectCall, record: EffectRecord, runtime: StepRuntime) -> An
 
 
 def _commit(record: EffectRecord, result: Any, runtime: StepRuntime) -> None:
-    """Record that it happened; a ledger that is away for a moment is waited for, as long as the lease holds."""
+    """Record that it happened; a ledger that is away is waited for, as long as the lease holds."""
     deadline = runtime.now() + LEASE
     while True:
         try:

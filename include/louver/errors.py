@@ -31,6 +31,8 @@ Every error that Louver raises on purpose, under one root.
     ├── AttemptsExhausted           a step used up its attempts
     ├── CompensationFailed          an undo failed, or could not be found
     ├── UpstreamUndone              what the step builds on was undone
+    ├── CommandRefused              a command that makes no sense in the task's state
+    ├── TimeoutReached              a step took longer than it may
     └── TaskCancelled               a stop was asked for, seen at a checkpoint
 
 The docstring of a class is its default message. Messages carry ids, names and states, never payloads
@@ -49,6 +51,7 @@ __all__ = [
     "ApprovalRejected",
     "ApprovalStale",
     "AttemptsExhausted",
+    "CommandRefused",
     "CompensationFailed",
     "ConfigurationError",
     "DefinitionChanged",
@@ -69,6 +72,7 @@ __all__ = [
     "LouverError",
     "Superseded",
     "TaskCancelled",
+    "TimeoutReached",
     "TimestampError",
     "UpstreamUndone",
     "ValueRefused",
@@ -273,6 +277,30 @@ class CompensationFailed(LouverError):
 
 class UpstreamUndone(LouverError):
     """What this step builds on was undone; clear the upstream step too."""
+
+
+class CommandRefused(LouverError):
+    """
+    The command makes no sense in the task's state.
+
+    :param state: the task's state now.
+    """
+
+    def __init__(self, message: str | None = None, *, state: Any = None) -> None:
+        self.state = state
+        super().__init__(message)
+
+
+class TimeoutReached(LouverError):
+    """
+    The step took longer than it may.
+
+    :param overrun: which limit, and by how much; see :class:`louver.timeouts.Overrun`.
+    """
+
+    def __init__(self, message: str | None = None, *, overrun: Any = None) -> None:
+        self.overrun = overrun
+        super().__init__(message)
 
 
 class TaskCancelled(LouverError):

@@ -9,7 +9,8 @@ that they get.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -19,28 +20,38 @@ from louver.errors import (
     DefinitionChanged,
     LedgerError,
     LouverError,
+    TaskCancelled,
+    TimeoutReached,
     ValueRefused,
     describe,
 )
 from louver.ledger.contract import Ledger
 from louver.ledger.names import TaskKey
 from louver.ledger.records import RunRecord
-from louver.ledger.requests import RunStart
+from louver.ledger.requests import OpenedTask, RunStart
 from louver.observations import Observations
 from louver.policies import RetryDecision, RetryPolicy, decide_retry
 from louver.ports import Liveness, StepLog, StepRuntime, tell_transition
 from louver.sessions import Change, Claim, Entry
 from louver.states import TaskState
+from louver.supervision import ControlSettings, Supervision
+from louver.timeouts import Timeouts, running_time
 
 __all__ = ["Body", "Closing", "Ended", "Lifecycle", "TaskCall"]
 
 
 class Ended(Exception):
-    """A body's way to end its task by another transition than success or failure."""
+    """
+    A way to end the task by another transition than success or failure.
 
-    def __init__(self, change: Change, error: LouverError) -> None:
+    :param change: the transition, still to be recorded.
+    :param state: the task's state, where the ledger has recorded it already.
+    """
+
+    def __init__(self, change: Change | None, error: LouverError, *, state: TaskState | None = None) -> None:
         self.change = change
         self.error = error
+        self.state = state if change is None else change.to
         super().__init__(str(error))
 
 
@@ -58,8 +69,10 @@ class TaskCall:
     :param resume: on a resume from a park, decides how to go on: None to run ``body`` again, or raises
         :class:`Ended`.
     :param body: the work.
+    :param timeouts: how long it may take.
     :param any_definition: live it even where the definition has changed under the run: what undoes a run
         works from what was recorded.
+    :param supervised: people may pause and stop it; not so a task that undoes a run (semantics section 4).
     """
 
     key: TaskKey
@@ -69,7 +82,9 @@ class TaskCall:
     body: Body
     prepare: Callable[[StepRuntime], None] | None = None
     resume: Callable[[StepRuntime], None] | None = None
+    timeouts: Timeouts = field(default_factory=Timeouts)
     any_definition: bool = False
+    supervised: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +112,8 @@ class Lifecycle:
     :param clock: the time.
     :param liveness: judges processes.
     :param log: tells people.
+    :param control: how closely tasks are supervised.
+    :param watch: polls the supervision by a thread while user code runs; None where checkpoints do.
     :param request_in: what user code asks for by an exception of the platform it runs on (to be skipped, not
         to be tried again); None where the exception is no such request.
     """
@@ -109,8 +126,12 @@ class Lifecycle:
         liveness: Liveness,
         log: StepLog,
         request_in: Callable[[Exception], Change | None] = lambda error: None,
+        control: ControlSettings | None = None,
+        watch: Callable[[Supervision], AbstractContextManager[None]] | None = None,
     ) -> None:
         self._request_in = request_in
+        self._control = control or ControlSettings()
+        self._watch = watch
         self._ledger = ledger
         self._clock = clock
         self._liveness = liveness
@@ -137,8 +158,14 @@ class Lifecycle:
             token.session,
             token.try_number,
         )
+        supervision = self._supervise(call, opened)
         runtime = StepRuntime(
-            ledger=self._ledger, token=token, clock=self._clock, liveness=self._liveness, log=self._log
+            ledger=self._ledger,
+            token=token,
+            clock=self._clock,
+            liveness=self._liveness,
+            log=self._log,
+            supervision=supervision,
         )
         if opened.entry is Entry.RECORDED:
             self._log.tell("result.recorded", "it succeeded before; its recorded result is returned")
@@ -148,35 +175,80 @@ class Lifecycle:
                 f"{call.key} is {opened.record.state} already; clear it to run it again"
             )
             return Closing(state=opened.record.state, error=error)
-        return self._run(call, run, runtime, opened.entry, opened.record.failures)
+        return self._run(call, run, runtime, supervision, opened)
+
+    def _supervise(self, call: TaskCall, opened: OpenedTask) -> Supervision:
+        return Supervision(
+            ledger=self._ledger,
+            token=opened.token,
+            clock=self._clock,
+            log=self._log,
+            settings=self._control,
+            timeouts=call.timeouts,
+            ran_before=self._ran_before(call, opened),
+            watched=self._watch is not None,
+        )
+
+    def _ran_before(self, call: TaskCall, opened: OpenedTask) -> timedelta:
+        """Running time of this attempt in earlier sessions: parks end a session and are no running time."""
+        if call.timeouts.attempt is None or opened.entry is not Entry.RESUME:
+            return timedelta(0)
+        key = call.key
+        rows = [
+            row
+            for row in self._ledger.list_transitions(key.run, task_id=key.task_id)
+            if row.task == key
+            and (row.generation, row.attempt) == (opened.token.generation, opened.token.attempt)
+        ]
+        return running_time(rows)
 
     def _run(
-        self, call: TaskCall, run: RunRecord, runtime: StepRuntime, entry: Entry, failures: int
+        self,
+        call: TaskCall,
+        run: RunRecord,
+        runtime: StepRuntime,
+        supervision: Supervision,
+        opened: OpenedTask,
     ) -> Closing:
         told = Observations(runtime)
+        entry, failures = opened.entry, opened.record.failures
         try:
             if entry is Entry.RESUME and call.resume is not None:
                 call.resume(runtime)
                 told.tell(Change(to=TaskState.STARTING, trigger="scheduler:dispatch"))
+            if call.supervised:
+                _honour_intentions(supervision)
             if not call.any_definition:
                 _check_definition(run, call.start)
             if call.prepare is not None:
                 call.prepare(runtime)
             told.tell(Change(to=TaskState.RUNNING, trigger="executor:launched"))
-            value = call.body(runtime)
-            return self._succeed(runtime, told, value)
+            supervision.running()
+            with self._watch(supervision) if self._watch else nullcontext():
+                value = call.body(runtime)
+            if supervision.overrun is not None:
+                # It was told and went on; what came out too late is no result.
+                raise TimeoutReached(str(supervision.overrun), overrun=supervision.overrun)
+            closing = self._succeed(runtime, told, value)
+            supervision.ended("it finished first")
+            return closing
         except Ended as ended:
-            told.tell_all(ended.change)
-            return Closing(state=ended.change.to, error=ended.error)
+            if ended.change is not None:
+                told.tell_all(ended.change)
+            return Closing(state=ended.state or TaskState.FAILED, error=ended.error)
         except LedgerError:
             # The ledger failed, or another process took over: this one decides nothing any more.
             raise
         except Exception as error:
+            if _is_stop(error) and supervision.stopped():
+                return Closing(state=TaskState.STOPPED, error=error)
             asked = self._request_in(error)
-            if asked is not None:
+            if asked is not None and not supervision.stop_requested:
                 told.tell(asked)
                 return Closing(state=asked.to, error=error)
-            return _fail(call, told, error, failures + 1)
+            closing = _fail(call, told, error, failures + 1, stopping=supervision.stop_requested)
+            supervision.ended("it ended first")
+            return closing
 
     def _succeed(self, runtime: StepRuntime, told: Observations, value: Any) -> Closing:
         # What downstream steps build on is kept for certain, or the step has not succeeded.
@@ -187,8 +259,28 @@ class Lifecycle:
         return Closing(state=TaskState.SUCCEEDED, value=value)
 
 
-def _fail(call: TaskCall, told: Observations, error: Exception, failures: int) -> Closing:
+def _honour_intentions(supervision: Supervision) -> None:
+    try:
+        supervision.honour_intentions()
+    except TaskCancelled as error:
+        raise Ended(None, error, state=TaskState.STOPPED) from None
+
+
+def _is_stop(error: BaseException | None) -> bool:
+    """Whether it is, or comes of, the exception that a checkpoint raises when a stop is asked for."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, TaskCancelled):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _fail(call: TaskCall, told: Observations, error: Exception, failures: int, *, stopping: bool) -> Closing:
     decision = decide_retry(call.retry, error, failures=failures)
+    if stopping:
+        decision = replace(decision, retry=False, reason="it was being stopped, so it is not tried again")
     change = _failure(decision, error)
     told.tell(change)
     return Closing(state=change.to, error=error, delay=decision.delay)
@@ -198,9 +290,10 @@ def _failure(decision: RetryDecision, error: Exception) -> Change:
     cause = describe(error)
     if isinstance(error, ValueRefused):
         cause = f"value refused at {cause}"
+    overrun = error.overrun if isinstance(error, TimeoutReached) else None
     return Change(
         to=TaskState.RETRY_WAIT if decision.retry else TaskState.FAILED,
-        trigger="runtime:error",
+        trigger="runtime:error" if overrun is None else overrun.trigger,
         reason=f"{decision.kind}: {cause}; {decision.reason}",
         failure_kind=decision.kind,
     )

@@ -45,6 +45,7 @@ _FATAL: tuple[tuple[type[BaseException], FailureKind], ...] = (
     (errors.EventRejected, FailureKind.EXCEPTION),
     (errors.CompensationFailed, FailureKind.EXCEPTION),
     (errors.UpstreamUndone, FailureKind.EXCEPTION),
+    (errors.TaskCancelled, FailureKind.EXCEPTION),
 )
 
 
@@ -114,6 +115,8 @@ def classify(error: BaseException) -> tuple[FailureKind, bool]:
     for kind_of_error, kind in _FATAL:
         if isinstance(error, kind_of_error):
             return kind, False
+    if isinstance(error, errors.TimeoutReached) and error.overrun is not None:
+        return FailureKind(error.overrun.kind), True
     return FailureKind.EXCEPTION, True
 
 

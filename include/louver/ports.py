@@ -13,9 +13,10 @@ from typing import Protocol
 from louver.clock import Clock
 from louver.ledger.contract import Ledger
 from louver.ledger.names import Token
-from louver.ledger.records import ApprovalRecord, TransitionRecord
+from louver.ledger.records import ApprovalRecord, CommandRecord, TransitionRecord
+from louver.ledger.requests import Progress
 
-__all__ = ["Liveness", "Parked", "StepLog", "StepRuntime", "tell_transition"]
+__all__ = ["Liveness", "Parked", "StepLog", "StepRuntime", "Supervised", "tell_transition"]
 
 
 class StepLog(Protocol):
@@ -43,15 +44,41 @@ class Liveness(Protocol):
         """Whether it is certain that it acts no more."""
 
 
+class Supervised(Protocol):
+    """What a step's code meets of its supervision; see :mod:`louver.supervision`."""
+
+    @property
+    def stop_requested(self) -> bool:
+        """Whether a stop was asked for."""
+
+    @property
+    def pause_requested(self) -> bool:
+        """Whether a pause was asked for and is not reached yet."""
+
+    def checkpoint(self) -> None:
+        """Where the step may be interrupted."""
+
+    def saved(self) -> None:
+        """There is a state to go on from."""
+
+    def tell_progress(self, progress: Progress) -> None:
+        """Tell how far it is."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRuntime:
-    """One process at work on one task."""
+    """
+    One process at work on one task.
+
+    :param supervision: carries out what people ask of the task; None where nobody can ask.
+    """
 
     ledger: Ledger
     token: Token
     clock: Clock
     liveness: Liveness
     log: StepLog
+    supervision: Supervised | None = None
 
     def now(self) -> datetime:
         """The current time, aware UTC."""
@@ -60,16 +87,22 @@ class StepRuntime:
 
 class Parked(BaseException):
     """
-    The task has parked to wait for a person; its process ends here.
+    The task has parked to wait for a person, its slot given back; its process ends here.
 
     A ``BaseException``, as Airflow's own park signals are, so that user code which catches ``Exception``
     cannot swallow it. The ledger has recorded the park already.
 
-    :param request: what is asked.
+    :param request: the approval that is asked for; None where a person paused the task.
     :param nonce: what the resume must present.
+    :param pause: the command that paused it, otherwise None.
     """
 
-    def __init__(self, request: ApprovalRecord, nonce: str) -> None:
+    def __init__(
+        self, request: ApprovalRecord | None, nonce: str, *, pause: CommandRecord | None = None
+    ) -> None:
         self.request = request
         self.nonce = nonce
-        super().__init__(f"{request.task} waits for approval {request.request_id}")
+        self.pause = pause
+        what = f"approval {request.request_id}" if request is not None else "a resume"
+        task = request.task if request is not None else pause.task if pause is not None else ""
+        super().__init__(f"{task} waits for {what}")

@@ -20,6 +20,9 @@ from louver.states import FailureKind, Precision, Source, TaskState, transition
 
 __all__ = ["Change", "Claim", "Entry", "Opening", "apply_change", "check_token", "plan_opening"]
 
+# What the retry policy counts as a failure of the step's own.
+_COUNTED = frozenset({"runtime:error", "timeout:attempt", "timeout:idle"})
+
 # In these the previous process was inside the attempt; a new one that finds them knows that it died, or was
 # replaced.
 _OCCUPYING = frozenset({TaskState.STARTING, TaskState.RUNNING, TaskState.PAUSING, TaskState.STOPPING})
@@ -194,7 +197,7 @@ def apply_change(
     """
     transition(record.state, change.to, change.trigger)
     main = side_version is None
-    counted = change.trigger == "runtime:error"
+    counted = change.trigger in _COUNTED
     after = replace(
         record,
         version=record.version + 1 if main else record.version,

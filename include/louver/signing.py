@@ -27,6 +27,7 @@ _UNSIGNED = "-"
 _MIN_SECRET = 16
 _MEMBERS = frozenset({"binding", "key", "mac", "schema", "value"})
 _MAC_LENGTH = 64
+_NOT_CANONICAL = "a stored envelope is damaged: its bytes are not canonical"
 # An envelope is its opening (binding and key), the MAC, and this with the value: members in canonical order.
 _BEFORE_MAC, _AFTER_MAC = b',"mac":"', b'"'
 _BEFORE_VALUE, _AFTER_VALUE = b',"schema":%d,"value":' % ENVELOPE_VERSION, b"}"
@@ -138,11 +139,15 @@ def unseal(envelope: bytes, *, binding: Mapping[str, Any], keys: SigningKeys) ->
         bound to something else; never a default.
     """
     bound = canonical_bytes(dict(binding))
+    otherwise = IntegrityError(_NOT_CANONICAL)
     for key_id in keys.secrets or (_UNSIGNED,):
         written = _value_of(envelope, _opening(bound, key_id), key_id, keys)
         if written is not None:
-            return load_bytes(written)
-    raise _fault(envelope, bound=bound, keys=keys)
+            try:
+                return load_bytes(written)
+            except IntegrityError as error:
+                otherwise = error
+    raise _fault(envelope, bound=bound, keys=keys) or otherwise
 
 
 def digest_of(envelope: bytes) -> str:
@@ -170,8 +175,8 @@ def _value_of(envelope: bytes, opening: bytes, key_id: str, keys: SigningKeys) -
     return written if same else None
 
 
-def _fault(envelope: bytes, *, bound: bytes, keys: SigningKeys) -> IntegrityError:
-    """Why an envelope is refused: nothing here can let it pass, so it may trust what the bytes say."""
+def _fault(envelope: bytes, *, bound: bytes, keys: SigningKeys) -> IntegrityError | None:
+    """What is wrong with a refused envelope, if not its value; whatever comes out here, it stays refused."""
     try:
         body = json.loads(envelope)
         spell = next((write for write in (_spelled, rfc8785.dumps) if write(body) == envelope), None)
@@ -181,19 +186,20 @@ def _fault(envelope: bytes, *, bound: bytes, keys: SigningKeys) -> IntegrityErro
         return IntegrityError("a stored envelope is damaged: its members are not those of an envelope")
     # The signature is over what the bytes say; another spelling of the same was not written by Louver.
     if spell is None:
-        return _not_canonical()
+        return IntegrityError(_NOT_CANONICAL)
     mac = body.pop("mac")
     expected = keys.mac(str(body["key"]), spell(body))
     if not isinstance(mac, str) or not hmac.compare_digest(mac.encode("utf-8"), expected.encode("utf-8")):
         return IntegrityError("a stored envelope does not match its signature")
-    if type(body["schema"]) is not int or body["schema"] != ENVELOPE_VERSION:
+    schema = body["schema"]
+    if type(schema) is not int or schema != ENVELOPE_VERSION:
         return IntegrityError(
-            f"a stored envelope has schema {body['schema']!r}; this release reads {ENVELOPE_VERSION}"
+            f"a stored envelope has schema {schema!r}; this release reads {ENVELOPE_VERSION}"
         )
     differing = _differing(load_bytes(spell(body["binding"])), load_bytes(bound))
     if differing:
         return IntegrityError(f"a stored envelope belongs elsewhere: {', '.join(differing)} differ")
-    return _not_canonical()
+    return None
 
 
 def _spelled(body: Any) -> bytes:
@@ -212,7 +218,3 @@ def _differing(stored: Any, wanted: dict[str, Any]) -> list[str]:
     # By what is written: to Python, True equals 1.
     parts = [{name: canonical_bytes(part) for name, part in binding.items()} for binding in (stored, wanted)]
     return sorted(name for name in {*stored, *wanted} if parts[0].get(name) != parts[1].get(name))
-
-
-def _not_canonical() -> IntegrityError:
-    return IntegrityError("a stored envelope is damaged: its bytes are not canonical")

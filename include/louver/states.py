@@ -195,7 +195,7 @@ _TABLE: dict[TaskState, dict[TaskState, tuple[str, ...]]] = {
         _S.RUNNING: ("runtime:pause_rolled_back",),
         _S.SUCCEEDED: ("runtime:completed",),
         _S.FAILED: ("runtime:error", "timeout:attempt", "timeout:idle"),
-        _S.RETRY_WAIT: ("runtime:error", "runtime:attempt_lost"),
+        _S.RETRY_WAIT: ("runtime:error", "runtime:attempt_lost", "timeout:attempt", "timeout:idle"),
         _S.STOPPING: (_STOP, _CASCADE),
         _S.LOST: ("runtime:attempt_lost",),
     },

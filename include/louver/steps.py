@@ -16,6 +16,7 @@ from louver.approvals import Answer, check_facts
 from louver.binding import Workflow
 from louver.canonical import fingerprint
 from louver.context import TaskContext
+from louver.control import PAUSE_NONCE
 from louver.definition import ApprovalNode, Definition, Node, Step
 from louver.errors import (
     ApprovalClosed,
@@ -26,7 +27,7 @@ from louver.errors import (
     TaskCancelled,
     UpstreamUndone,
 )
-from louver.ledger.names import Decision, EffectState, RunKey, TaskKey
+from louver.ledger.names import Decision, EffectState, RunKey, TaskKey, Verb
 from louver.ledger.records import ApprovalRecord
 from louver.ledger.requests import ApprovalRequest, RunStart
 from louver.lifecycle import Ended, TaskCall
@@ -37,10 +38,16 @@ from louver.states import FailureKind, TaskState
 __all__ = ["ParkAnswer", "StepCalls", "run_start"]
 
 
+_CLAIM = timedelta(seconds=60)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkAnswer:
     """
     What woke a parked task.
+
+    :param verb: ``resume`` or ``stop``, where a person answered a pause.
+    :param by: that person.
 
     :param request_id: which request was answered; ``None`` where the answer does not say.
     :param answer: what a person said; ``None`` to go by what the ledger holds.
@@ -50,6 +57,8 @@ class ParkAnswer:
     request_id: str | None = None
     answer: Answer | None = None
     timed_out: bool = False
+    verb: Verb | None = None
+    by: str | None = None
 
 
 def run_start(
@@ -104,7 +113,10 @@ class StepCalls:
             return self._run(node, params, runtime)
 
         def resume(runtime: StepRuntime) -> None:
-            _go_on(runtime, answer or ParkAnswer())
+            if claim.nonce is not None and claim.nonce.startswith(PAUSE_NONCE):
+                _go_on_after_pause(runtime, answer or ParkAnswer())
+            else:
+                _go_on(runtime, answer or ParkAnswer())
 
         return TaskCall(
             key=key,
@@ -114,6 +126,7 @@ class StepCalls:
             prepare=prepare,
             body=body,
             resume=resume,
+            timeouts=node.timeouts,
         )
 
     def _check_ground(self, node: Node, runtime: StepRuntime) -> None:
@@ -262,6 +275,34 @@ def _go_on(runtime: StepRuntime, answer: ParkAnswer) -> None:
     else:
         change = Change(to=TaskState.QUEUED, trigger="user:resume", reason=f"{reason}: {why_open}")
     for row in runtime.ledger.advance(runtime.token, change, now=runtime.now()):
+        tell_transition(runtime.log, row)
+
+
+def _go_on_after_pause(runtime: StepRuntime, answer: ParkAnswer) -> None:
+    """A task that a person paused goes on, or ends: by a command, else by what was answered in the UI."""
+    now = runtime.now()
+    commands = runtime.ledger.claim_commands(runtime.token, lease_until=now + _CLAIM, now=now)
+    for verb, to, outcome in (
+        (Verb.STOP, TaskState.STOPPED, "stopped while it was paused"),
+        (Verb.RESUME, TaskState.QUEUED, "resumed"),
+    ):
+        command = next((command for command in commands if command.verb is verb), None)
+        if command is None and answer.verb is not verb:
+            continue
+        trigger = f"user:{verb}"
+        if command is not None:
+            change = Change(to=to, trigger=trigger, actor=command.actor, reason=command.reason)
+            rows = runtime.ledger.obey(runtime.token, command, change, outcome=outcome, now=now)
+        else:
+            change = Change(to=to, trigger=trigger, actor=answer.by)
+            rows = runtime.ledger.advance(runtime.token, change, now=now)
+        for row in rows or ():
+            tell_transition(runtime.log, row)
+        if verb is Verb.STOP:
+            raise Ended(None, TaskCancelled(outcome), state=TaskState.STOPPED)
+        return
+    change = Change(to=TaskState.QUEUED, trigger="user:resume", reason="woken without an answer")
+    for row in runtime.ledger.advance(runtime.token, change, now=now):
         tell_transition(runtime.log, row)
 
 

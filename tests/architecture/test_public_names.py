@@ -27,7 +27,7 @@ STABLE = (
 )
 
 #: A module's logger and type variables are its own affair.
-PRIVATE_BY_HABIT = {"log", "logger", "T"}
+PRIVATE_BY_HABIT = {"log", "logger", "T", "P", "R", "S"}
 
 MODULES = [
     "louver",

@@ -343,6 +343,24 @@ class Ledger(ABC):
         """
 
     @abstractmethod
+    def obey(
+        self,
+        token: Token,
+        command: CommandRecord,
+        *changes: Change,
+        outcome: str,
+        nonce: str | None = None,
+        now: datetime,
+    ) -> tuple[TransitionRecord, ...] | None:
+        """
+        Carry a claimed command out: its transitions and its end in one, so that it is carried out once.
+
+        :param nonce: what a resume must present, where the last transition gives the slot back.
+        :returns: the transitions; None, and nothing done, where the claim has passed to somebody else.
+        :raises IllegalTransition: where the table does not allow one; then none is appended.
+        """
+
+    @abstractmethod
     def complete_command(
         self, command: CommandRecord, *, outcome: str, now: datetime
     ) -> CommandRecord | None:

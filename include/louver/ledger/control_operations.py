@@ -5,18 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
+from louver.errors import Superseded
 from louver.ledger.names import CommandState, RunKey, TaskKey, Token, Verb
-from louver.ledger.records import CommandRecord, LeaseRecord, TaskRecord, TouchRecord
+from louver.ledger.records import (
+    CommandRecord,
+    LeaseRecord,
+    RunRecord,
+    TaskRecord,
+    TouchRecord,
+    TransitionRecord,
+)
 from louver.ledger.requests import CommandRequest, Progress
 from louver.ledger.rows import Rows
-from louver.ledger.transactions import Transactional, decision, question
+from louver.ledger.task_operations import TaskOperations
+from louver.ledger.transactions import decision, question
+from louver.sessions import Change, check_token
 
 __all__ = ["ControlOperations", "carried_out_first", "claimable"]
 
 _RANK = {verb: rank for rank, verb in enumerate(Verb)}
 
 
-class ControlOperations(Transactional):
+class ControlOperations(TaskOperations):
     """The part of the contract that concerns control across processes."""
 
     @decision
@@ -78,6 +88,28 @@ class ControlOperations(Transactional):
         )
 
     @decision
+    def obey(
+        self,
+        rows: Rows,
+        token: Token,
+        command: CommandRecord,
+        *changes: Change,
+        outcome: str,
+        nonce: str | None = None,
+        now: datetime,
+    ) -> tuple[TransitionRecord, ...] | None:
+        held = self._hold(rows, token)
+        current = rows.get(CommandRecord, command.command_id)
+        if current is None or current.state is not CommandState.CLAIMED or not _same_claim(current, command):
+            return None
+        if (current.task, current.session) != (token.key, token.session):
+            return None
+        record, written = self._append(rows, held, changes, token.source, now)
+        rows.update(record if nonce is None else replace(record, nonce=nonce))
+        rows.update(replace(current, state=CommandState.DONE, outcome=outcome, closed_at=now))
+        return written
+
+    @decision
     def complete_command(
         self, rows: Rows, command: CommandRecord, *, outcome: str, now: datetime
     ) -> CommandRecord | None:
@@ -129,6 +161,8 @@ class ControlOperations(Transactional):
         now: datetime,
     ) -> None:
         key = token.key
+        if not self._current_holder(rows, token):
+            return
         fresh = TouchRecord(
             dag_id=key.dag_id,
             run_id=key.run_id,
@@ -153,6 +187,17 @@ class ControlOperations(Transactional):
                 touched, progress_at=now, done=progress.done, total=progress.total, unit=progress.unit
             )
         rows.update(touched)
+
+    @staticmethod
+    def _current_holder(rows: Rows, token: Token) -> bool:
+        """Whether the token holds its task, as far as can be seen without a lock."""
+        key = token.key
+        run = rows.peek(RunRecord, key.dag_id, key.run_id)
+        try:
+            check_token(rows.peek(TaskRecord, key.dag_id, key.run_id, key.task_id, key.map_index), token)
+        except Superseded:
+            return False
+        return run is not None and run.incarnation == token.incarnation
 
     @question
     def list_touches(self, rows: Rows, run: RunKey) -> list[TouchRecord]:

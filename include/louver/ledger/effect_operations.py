@@ -40,7 +40,7 @@ class EffectOperations(TaskOperations):
     def _begin(self, rows: Rows, token: Token, request: EffectRequest, *, now: datetime) -> Begun | None:
         """What beginning comes to; None where another process began the effect in this very moment."""
         known = self._newest(rows, request.scope, request.key)
-        if known is not None and known.state is EffectState.STARTED and known.ticket == request.ticket:
+        if known is not None and known.state is EffectState.STARTED and _same_call(known, request, token):
             # This very call began it, and its answer was lost on the way.
             return Begun(outcome=BeginOutcome.BEGUN, record=known)
         step = decide_begin(known, intent_hash=request.intent_hash)
@@ -247,9 +247,9 @@ class EffectOperations(TaskOperations):
         return self._load(rows, record.result_payload, binding=effect_binding(record, "result"))
 
 
-def _same_call(current: EffectRecord, record: EffectRecord, token: Token) -> bool:
+def _same_call(current: EffectRecord, shown: EffectRecord | EffectRequest, token: Token) -> bool:
     held = (current.task, current.session, current.ticket)
-    return held == (token.key, token.session, record.ticket)
+    return held == (token.key, token.session, shown.ticket)
 
 
 def _epoch(known: EffectRecord | None, step: BeginStep) -> int:

@@ -44,7 +44,9 @@ def decision(body: Callable[Concatenate[S, Rows, P], R]) -> Callable[Concatenate
         reach(f"{name}.after")
         return answer
 
-    return _named_after(body, operation)
+    named = _named_after(body, operation)
+    named.__dict__["crash_points"] = (f"{name}.before", f"{name}.inside", f"{name}.after")
+    return named
 
 
 def question(body: Callable[Concatenate[S, Rows, P], R]) -> Callable[Concatenate[S, P], R]:

@@ -25,27 +25,6 @@ _READING = "louver_reading"
 _ONE_MOMENT = "REPEATABLE READ"
 _SQLITE_OPTIONS = {"uri", "timeout", "check_same_thread", "cached_statements"}
 
-# libpq's, where the URL does not name them. Without those of TCP, a client whose network falls silent waits
-# for some two hours: here a lost answer shows after some ten seconds.
-# https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-PARAMKEYWORDS
-_POSTGRES_OPTIONS = {
-    "fallback_application_name": "louver",
-    "client_encoding": "utf8",
-    "connect_timeout": 10,
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 10_000,
-}
-
-# The session's, where neither the URL's options nor an administrator set them. A process that freezes in the
-# middle of a transaction would keep its rows locked for ever, and all who want them waiting.
-_POSTGRES_LIMITS = {"lock_timeout": f"{_BUSY_SECONDS}s", "idle_in_transaction_session_timeout": "60s"}
-_SET_LIMITS = (
-    "SELECT set_config(name, wanted, false) FROM unnest(%s, %s) AS limits (name, wanted) "
-    "JOIN pg_catalog.pg_settings USING (name) WHERE source = 'default'"
-)
-
 
 def parse_url(text: str) -> URL:
     """
@@ -182,7 +161,9 @@ class Engines:
 def _make_engine(url: URL) -> Engine:
     if url.get_backend_name() == "sqlite":
         return _sqlite_engine(url)
-    return _postgres_engine(url)
+    from louver.ledger.sql.postgres.engine import postgres_engine
+
+    return postgres_engine(url)
 
 
 def _sqlite_engine(url: URL) -> Engine:
@@ -232,44 +213,3 @@ def _use_wal(connection: Any, waiting: float) -> None:
             if "locked" not in str(error) or time.monotonic() >= deadline:
                 raise
             time.sleep(0.02)
-
-
-def _postgres_engine(url: URL) -> Engine:
-    given = {name: value for name, value in _POSTGRES_OPTIONS.items() if name not in url.query}
-    # READ COMMITTED whatever the server's default is: rows that are read to be changed are locked, and the
-    # stricter levels would only add failures that have to be tried again. SQLAlchemy would ask every new
-    # connection for the type hstore, which no table here has. No ping before use: a connection that is gone
-    # shows at the first statement, and the store does its work again on a new one.
-    engine = create_engine(
-        url,
-        connect_args=given,
-        hide_parameters=True,
-        isolation_level="READ COMMITTED",
-        use_native_hstore=False,
-    )
-
-    def connected(connection: Any, _: Any) -> None:
-        # Outside a transaction, which would be two more round trips; before SQLAlchemy sets the isolation
-        # level, or psycopg2 would tell the server of it each time.
-        try:
-            _require_unicode(connection, url)
-            connection.autocommit = True
-            with connection.cursor() as cursor:
-                cursor.execute(_SET_LIMITS, (list(_POSTGRES_LIMITS), list(_POSTGRES_LIMITS.values())))
-            connection.autocommit = False
-        except BaseException:
-            connection.close()
-            raise
-
-    event.listen(engine, "connect", connected, insert=True)
-    return engine
-
-
-def _require_unicode(connection: Any, url: URL) -> None:
-    """Refuse a database that would fail in the middle of a run, at the first name that it cannot spell."""
-    encoding = connection.get_parameter_status("server_encoding")  # said by the server as it let us in
-    if encoding != "UTF8":
-        raise ConfigurationError(
-            f"ledger {place_of(url)}: the database has the encoding {encoding}, which cannot hold all text; "
-            "name one that was made WITH ENCODING 'UTF8'"
-        )

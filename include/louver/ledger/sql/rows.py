@@ -14,6 +14,7 @@ from sqlalchemy import (
     Connection,
     Executable,
     bindparam,
+    literal,
     select,
     tuple_,
     update,
@@ -26,7 +27,7 @@ from louver.ledger.requests import RunFilter
 from louver.ledger.sql.tables import TABLES
 from louver.ledger.storable import FIELDS, require_fields, require_storable, storable
 
-__all__ = ["SqlRows"]
+__all__ = ["SqlRows", "listing"]
 
 T = TypeVar("T", bound=Record)
 
@@ -117,8 +118,9 @@ def listing(wanted: RunFilter) -> Executable:
     if wanted.until is not None:
         query = query.where(run.created_at < wanted.until)
     if wanted.after is not None:
-        last = wanted.after
-        query = query.where(tuple_(*order) < tuple_(last.created_at, last.dag_id, last.run_id))
+        # Each value as its column writes it: SQLite would compare another spelling of the time as text.
+        last = (literal(getattr(wanted.after, column.name), type_=column.type) for column in order)
+        query = query.where(tuple_(*order) < tuple_(*last))
     return query.order_by(*(column.desc() for column in order)).limit(wanted.limit)
 
 

@@ -52,7 +52,7 @@ _SESSIONS = 1000
 _SETTLE_TRIES = 20
 _SETTLE_WAIT = 0.25
 
-Values = dict[str, Any]
+_Values = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +174,13 @@ class PostgresLedger(SqlLedger):
 
     # Commands
 
+    def obey(self, token: Token, *given: Any, **named: Any) -> Any:
+        """By the common path; what is remembered of the task is no longer true."""
+        try:
+            return super().obey(token, *given, **named)
+        finally:
+            self._forget(token)
+
     def claim_commands(
         self, token: Token, *, limit: int = 100, lease_until: datetime, now: datetime
     ) -> tuple[CommandRecord, ...]:
@@ -202,11 +209,11 @@ class PostgresLedger(SqlLedger):
             reach(f"{name}.after")
         return rows
 
-    def _payload(self, payload_id: str, value: Any, *, binding: Mapping[str, Any], now: datetime) -> Values:
+    def _payload(self, payload_id: str, value: Any, *, binding: Mapping[str, Any], now: datetime) -> _Values:
         envelope = self._sealed(value, binding=binding)
         return values_of(storable(PayloadRecord(payload_id=payload_id, envelope=envelope, saved_at=now)), "p")
 
-    def _checkpoint(self, token: Token, name: str, value: Any, *, now: datetime) -> Values | None:
+    def _checkpoint(self, token: Token, name: str, value: Any, *, now: datetime) -> _Values | None:
         session = self._session(token, with_definition=True)
         if session is None or session.definition is None:
             return None
@@ -217,7 +224,7 @@ class PostgresLedger(SqlLedger):
         return values | values_of(record, "c") | {"definition": session.definition}
 
     def _move(
-        self, name: str, statement: Any, token: Token, change: Change, values: Values, *, now: datetime
+        self, name: str, statement: Any, token: Token, change: Change, values: _Values, *, now: datetime
     ) -> TransitionRecord | None:
         """Append the transition to the task as this session knows it; None where it stands otherwise."""
         session = self._session(token)
@@ -308,7 +315,7 @@ class PostgresLedger(SqlLedger):
         )
 
 
-def _token_values(token: Token) -> Values:
+def _token_values(token: Token) -> _Values:
     return {
         "dag_id": token.key.dag_id,
         "run_id": token.key.run_id,

@@ -1,0 +1,115 @@
+"""
+What people may ask of a task, given how it stands (semantics section 8).
+
+:func:`judge_command` is the rule; :func:`send` asks it and writes the command down. Who carries commands out
+is the process that holds the task, see :mod:`louver.supervision`; a task that nobody runs honours them at its
+start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from louver.errors import CommandRefused
+from louver.ledger.contract import Ledger
+from louver.ledger.names import CommandState, Verb
+from louver.ledger.records import CommandRecord, TaskRecord
+from louver.ledger.requests import CommandRequest
+from louver.states import TaskState
+
+__all__ = ["PAUSE_NONCE", "Sent", "is_pause", "judge_command", "open_commands", "send"]
+
+PAUSE_NONCE = "pause-"
+"""What the nonce of a park begins with where a person paused the task; others wait for an approval."""
+
+_LEAVING = (TaskState.STOPPING,)
+
+
+def is_pause(record: TaskRecord | None) -> bool:
+    """Whether the task is paused by a person, in place or with its slot given back."""
+    if record is None or record.state is not TaskState.PAUSED:
+        return False
+    return record.nonce is None or record.nonce.startswith(PAUSE_NONCE)
+
+
+def open_commands(commands: Sequence[CommandRecord], *, generation: int) -> list[CommandRecord]:
+    """Those of this generation that are still to be carried out."""
+    return [
+        command
+        for command in commands
+        if command.generation == generation and command.state in (CommandState.PENDING, CommandState.CLAIMED)
+    ]
+
+
+def judge_command(verb: Verb, record: TaskRecord | None, pending: Sequence[CommandRecord]) -> None:
+    """
+    Whether the command makes sense now.
+
+    :param record: the task; None where it has not been opened yet.
+    :param pending: its open commands.
+    :raises CommandRefused: saying the current state, and why not.
+    """
+    state = record.state if record is not None else TaskState.PENDING
+    asked = {command.verb for command in pending}
+    if state.terminal:
+        raise CommandRefused(f"it is {state}; {verb} comes too late", state=state)
+    if Verb.STOP in asked or state in _LEAVING:
+        raise CommandRefused(f"it is {state} and is being stopped already", state=state)
+    if verb is Verb.PAUSE:
+        if is_pause(record):
+            raise CommandRefused("it is paused already", state=state)
+        if Verb.PAUSE in asked or state is TaskState.PAUSING:
+            raise CommandRefused(f"it is {state} and a pause was asked for already", state=state)
+    elif verb is Verb.RESUME:
+        if Verb.RESUME in asked:
+            raise CommandRefused(f"it is {state} and a resume was asked for already", state=state)
+        if not is_pause(record) and Verb.PAUSE not in asked and state is not TaskState.PAUSING:
+            waits = " for an approval" if state is TaskState.PAUSED else ""
+            raise CommandRefused(f"it is {state}{waits} and not paused by anybody", state=state)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """
+    What became of a command that was asked for.
+
+    :param command: as it was written down.
+    :param cancelled: a pause that nobody had carried out yet, and that this resume took back instead.
+    :param state: the task's state then.
+    """
+
+    command: CommandRecord | None
+    cancelled: CommandRecord | None
+    state: TaskState
+
+
+def send(ledger: Ledger, request: CommandRequest, *, now: datetime) -> Sent:
+    """
+    Write the command down, if it makes sense.
+
+    A resume before a pause was taken up takes that pause back; then nothing is left to be carried out.
+
+    :raises CommandRefused: where it makes none.
+    :raises LedgerError: where the run is not in the ledger.
+    """
+    key = request.task
+    record = ledger.get_task(key)
+    generation = record.generation if record is not None else 1
+    known = [
+        command
+        for command in ledger.list_commands(key.run, task_id=key.task_id)
+        if command.task == key and command.command_id != request.command_id
+    ]
+    pending = open_commands(known, generation=generation)
+    judge_command(request.verb, record, pending)
+    state = record.state if record is not None else TaskState.PENDING
+    if request.verb is Verb.RESUME:
+        for pause in pending:
+            if pause.verb is Verb.PAUSE and pause.state is CommandState.PENDING:
+                by = f" by {request.actor}" if request.actor else ""
+                taken_back = ledger.refuse_command(pause, outcome=f"taken back{by}", now=now)
+                if taken_back is not None:
+                    return Sent(command=None, cancelled=taken_back, state=state)
+    return Sent(command=ledger.send_command(request, now=now), cancelled=None, state=state)

@@ -1,0 +1,391 @@
+"""
+The process that holds a task, carrying out what people ask of it and keeping its limits (semantics 1 and 8).
+
+What is wanted is found out by :meth:`Supervision.poll`, by a thread of the process where there is one and at
+checkpoints otherwise; the code of the step meets it at :meth:`Supervision.checkpoint`, which costs next to
+nothing while nobody wants anything. Only the holder claims commands, so a command is carried out once.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from threading import RLock
+
+from louver.clock import Clock
+from louver.control import PAUSE_NONCE
+from louver.errors import IllegalTransition, LedgerUnavailable, Superseded, TaskCancelled, TimeoutReached
+from louver.ledger.contract import Ledger
+from louver.ledger.names import Token, Verb
+from louver.ledger.records import STATE, CommandRecord
+from louver.ledger.requests import Progress
+from louver.ports import Parked, StepLog, tell_transition
+from louver.sessions import Change
+from louver.states import TaskState
+from louver.timeouts import Overrun, Timeouts, first_overrun
+
+__all__ = ["ControlSettings", "Supervision"]
+
+_CLAIM = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlSettings:
+    """
+    How closely a task is supervised.
+
+    :param control_interval: how often the ledger is asked what people want, at most.
+    :param pause_window: how long a pause may take to be reached before it is rolled back.
+    :param stop_grace: how long a stop may take to be reached before the process is ended.
+    :param heartbeat_interval: how often the process says that it lives.
+    """
+
+    control_interval: timedelta = timedelta(seconds=1)
+    pause_window: timedelta = timedelta(seconds=30)
+    stop_grace: timedelta = timedelta(seconds=10)
+    heartbeat_interval: timedelta = timedelta(seconds=5)
+
+
+class Supervision:
+    """
+    Supervises one running task.
+
+    :param token: by which this process holds it.
+    :param timeouts: the limits of the step.
+    :param ran_before: running time of this attempt in earlier sessions.
+    :param watched: a thread of this process polls; otherwise checkpoints do.
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        token: Token,
+        clock: Clock,
+        log: StepLog,
+        settings: ControlSettings,
+        timeouts: Timeouts,
+        ran_before: timedelta = timedelta(0),
+        watched: bool = False,
+    ) -> None:
+        self._ledger = ledger
+        self._token = token
+        self._clock = clock
+        self._log = log
+        self._settings = settings
+        self._timeouts = timeouts
+        self._watched = watched
+        self._lock = RLock()
+        self._ran = ran_before
+        self._running_since: datetime | None = None
+        self._checkpoint_at = clock.now()
+        self._polled_at = clock.now()
+        self._heartbeat_at: datetime | None = None
+        self._progress_at: datetime | None = None
+        self._saved = False
+        self._stop: CommandRecord | None = None
+        self._stop_at: datetime | None = None
+        self._pause: CommandRecord | None = None
+        self._pause_at: datetime | None = None
+        self._resume: CommandRecord | None = None
+        self._in_place = False
+        self._superseded: Superseded | None = None
+        self._overrun: Overrun | None = None
+        self._overrun_at: datetime | None = None
+        self._something = False
+        self.persist_failures = 0
+
+    # What is known
+
+    @property
+    def stop_requested(self) -> bool:
+        """Whether a stop was asked for."""
+        return self._stop is not None
+
+    @property
+    def pause_requested(self) -> bool:
+        """Whether a pause was asked for and is not reached yet."""
+        return self._pause is not None and not self._in_place
+
+    @property
+    def overrun(self) -> Overrun | None:
+        """The limit that was passed, if one was."""
+        return self._overrun
+
+    def overdue(self, now: datetime) -> str | None:
+        """Why this process should be ended by force, where asking it was in vain for the whole grace."""
+        grace = self._settings.stop_grace
+        if self._superseded is not None:
+            return "another process has taken the task over"
+        if self._stop_at is not None and now - self._stop_at >= grace:
+            return "it was asked to stop and did not"
+        if self._overrun_at is not None and now - self._overrun_at >= grace:
+            return f"{self._overrun}"
+        return None
+
+    # The life of the task
+
+    def honour_intentions(self) -> None:
+        """
+        Carry out, before any user code, what was asked for while nobody ran the task.
+
+        :raises TaskCancelled: where it was stopped; the ledger has recorded that.
+        :raises Parked: where it was paused; likewise.
+        """
+        with self._lock:
+            commands = self._claim()
+            stop = _first(commands, Verb.STOP)
+            pause = _first(commands, Verb.PAUSE)
+            self._refuse(commands, Verb.RESUME, "it was not paused")
+            if stop is not None:
+                self._refuse(commands, Verb.PAUSE, "it was stopped")
+                change = _change(TaskState.STOPPED, "user:stop", stop)
+                if self._obey(stop, change, outcome="stopped before it started"):
+                    raise TaskCancelled("a stop was asked for before it started")
+            elif pause is not None:
+                nonce = _nonce()
+                change = _change(TaskState.PAUSED, "user:pause", pause)
+                if self._obey(pause, change, outcome="paused before it started", nonce=nonce):
+                    raise Parked(None, nonce, pause=pause)
+
+    def running(self) -> None:
+        """User code begins now."""
+        self._running_since = self._checkpoint_at = self._clock.now()
+
+    def saved(self) -> None:
+        """There is a state to go on from."""
+        self._saved = True
+
+    def poll(self) -> None:
+        """Ask what people want, say that the task lives, look at its limits; never fails it (row T13)."""
+        with self._lock:
+            now = self._polled_at = self._clock.now()
+            try:
+                self._take_up(self._claim(), now)
+                self._roll_back(now)
+                self._beat(now)
+            except LedgerUnavailable:
+                self.persist_failures += 1
+            except IllegalTransition:
+                # The task has just ended by itself; there is nothing left to carry out.
+                pass
+            except Superseded as superseded:
+                self._superseded = superseded
+            self._look_at_limits(now)
+            self._something = bool(self._stop or self._pause or self._superseded or self._overrun)
+
+    def checkpoint(self) -> None:
+        """
+        Where the step may be interrupted.
+
+        :raises Superseded: where this process has been replaced.
+        :raises TaskCancelled: where a stop was asked for.
+        :raises TimeoutReached: where a limit was passed.
+        :raises Parked: where a pause was asked for and there is a state to go on from.
+        """
+        now = self._clock.now()
+        if not self._watched and now - self._polled_at >= self._settings.control_interval:
+            self.poll()
+        # After the limits were looked at: what was late does not become early by this checkpoint.
+        self._checkpoint_at = now
+        if self._something:
+            self._meet()
+
+    def _meet(self) -> None:
+        with self._lock:
+            if self._superseded is not None:
+                raise self._superseded
+            if self._stop is not None:
+                raise TaskCancelled("a stop was asked for")
+            if self._overrun is not None:
+                raise TimeoutReached(str(self._overrun), overrun=self._overrun)
+            if self._pause is None:
+                return
+            pause, self._pause = self._pause, None
+            self._something = False
+            change = _change(TaskState.PAUSED, "runtime:pause_reached", pause)
+            nonce = _nonce() if self._can_go_on_later() else None
+            outcome = "paused in place" if nonce is None else "paused, slot given back"
+            if not self._obey(pause, change, outcome=outcome, nonce=nonce):
+                reason = "it was taken back"
+                self._advance(
+                    Change(to=TaskState.RUNNING, trigger="runtime:pause_rolled_back", reason=reason)
+                )
+                return
+            if nonce is not None:
+                raise Parked(None, nonce, pause=pause)
+            self._in_place = True
+        self._stay()
+
+    def _can_go_on_later(self) -> bool:
+        """Whether a state was saved, by this session or an earlier one of the generation."""
+        if not self._saved:
+            nothing = object()
+            self._saved = self._ledger.load_checkpoint(self._token, STATE, nothing) is not nothing
+        return self._saved
+
+    def _stay(self) -> None:
+        """Wait where we are: there is no state to go on from, so the slot cannot be given back."""
+        self._hold_the_clock()
+        while True:
+            self._clock.sleep(self._settings.control_interval)
+            if not self._watched:
+                self.poll()
+            with self._lock:
+                if self._resume is not None:
+                    resume, self._resume = self._resume, None
+                    self._in_place = False
+                    change = _change(TaskState.RUNNING, "user:resume", resume)
+                    self._obey(resume, change, outcome="resumed")
+                    self.running()
+                    return
+                if self._stop is not None or self._superseded is not None:
+                    self._in_place = False
+                    self._something = True
+                    break
+        self._meet()
+
+    def _hold_the_clock(self) -> None:
+        """What passes now is no running time."""
+        if self._running_since is not None:
+            self._ran += self._clock.now() - self._running_since
+            self._running_since = None
+
+    def stopped(self) -> bool:
+        """
+        Record that the code has stopped; False where nobody had asked for it.
+
+        :raises Superseded: where this process has been replaced.
+        """
+        with self._lock:
+            stop, self._stop = self._stop, None
+            if stop is None:
+                return False
+            self._obey(stop, _change(TaskState.STOPPED, "runtime:stop_confirmed", stop), outcome="stopped")
+            return True
+
+    def ended(self, how: str) -> None:
+        """Close what was asked for and came too late."""
+        with self._lock:
+            for command in (self._stop, self._pause, self._resume):
+                if command is None:
+                    continue
+                try:
+                    self._ledger.refuse_command(command, outcome=how, now=self._clock.now())
+                except LedgerUnavailable:
+                    self.persist_failures += 1
+            self._stop = self._pause = self._resume = None
+
+    def tell_progress(self, progress: Progress) -> None:
+        """Tell how far it is: at most once every interval, and never at the task's expense (row T8)."""
+        now = self._clock.now()
+        if self._progress_at is not None and now - self._progress_at < self._settings.control_interval:
+            return
+        self._progress_at = now
+        try:
+            self._ledger.touch(self._token, progress=progress, now=now)
+        except LedgerUnavailable:
+            self.persist_failures += 1
+
+    # How
+
+    def _claim(self) -> tuple[CommandRecord, ...]:
+        now = self._clock.now()
+        return self._ledger.claim_commands(self._token, lease_until=now + _CLAIM, now=now)
+
+    def _take_up(self, commands: tuple[CommandRecord, ...], now: datetime) -> None:
+        stop = _first(commands, Verb.STOP)
+        if stop is not None:
+            first = self._stop is None
+            self._stop = stop
+            if first:
+                self._stop_at = now
+                self._advance(_change(TaskState.STOPPING, "user:stop", stop))
+        pause = _first(commands, Verb.PAUSE)
+        if pause is not None:
+            if self._stop is not None or self._in_place:
+                self._refuse(commands, Verb.PAUSE, "it is being stopped" if self._stop else "it is paused")
+            elif self._pause is not None and self._pause.command_id == pause.command_id:
+                self._pause = pause
+            else:
+                self._pause, self._pause_at = pause, now
+                self._advance(_change(TaskState.PAUSING, "user:pause", pause))
+        resume = _first(commands, Verb.RESUME)
+        if resume is None:
+            return
+        if self._in_place:
+            self._resume = resume
+        elif self._pause is not None:
+            self._give_pause_up(resume, "taken back", by=resume)
+        else:
+            self._refuse(commands, Verb.RESUME, "it was not paused")
+
+    def _roll_back(self, now: datetime) -> None:
+        late = self._pause_at is not None and now - self._pause_at >= self._settings.pause_window
+        if self._pause is not None and late:
+            seconds = self._settings.pause_window.total_seconds()
+            reason = f"no checkpoint within {seconds:.0f} s"
+            self._give_pause_up(self._pause, f"rolled back: {reason}", by=None, reason=reason)
+
+    def _give_pause_up(
+        self, obeyed: CommandRecord, outcome: str, *, by: CommandRecord | None, reason: str | None = None
+    ) -> None:
+        """Run on: the pause was taken back by a resume, or not reached in time."""
+        pause, self._pause, self._pause_at = self._pause, None, None
+        change = Change(
+            to=TaskState.RUNNING,
+            trigger="runtime:pause_rolled_back",
+            actor=by.actor if by is not None else None,
+            reason=reason or "a resume came before it was reached",
+        )
+        self._obey(obeyed, change, outcome=outcome)
+        if by is not None and pause is not None:
+            self._ledger.refuse_command(pause, outcome=outcome, now=self._clock.now())
+
+    def _beat(self, now: datetime) -> None:
+        due = self._heartbeat_at is None or now - self._heartbeat_at >= self._settings.heartbeat_interval
+        if due:
+            self._ledger.touch(self._token, persist_failures=self.persist_failures, now=now)
+            self._heartbeat_at = now
+
+    def _look_at_limits(self, now: datetime) -> None:
+        if self._overrun is not None or self._running_since is None:
+            return
+        ran = self._ran + (now - self._running_since)
+        found = first_overrun(self._timeouts, ran=ran, idle=now - self._checkpoint_at)
+        if found is not None:
+            self._overrun, self._overrun_at = found, now
+            self._log.tell("timeout", "%s", found)
+
+    def _advance(self, change: Change) -> None:
+        for row in self._ledger.advance(self._token, change, now=self._clock.now()):
+            tell_transition(self._log, row)
+
+    def _obey(
+        self, command: CommandRecord, change: Change, *, outcome: str, nonce: str | None = None
+    ) -> bool:
+        rows = self._ledger.obey(
+            self._token, command, change, outcome=outcome, nonce=nonce, now=self._clock.now()
+        )
+        for row in rows or ():
+            tell_transition(self._log, row)
+        self._log.tell("command", "%s of %s: %s", command.verb, command.actor or "nobody", outcome)
+        return rows is not None
+
+    def _refuse(self, commands: tuple[CommandRecord, ...], verb: Verb, outcome: str) -> None:
+        for command in commands:
+            if command.verb is verb:
+                self._ledger.refuse_command(command, outcome=outcome, now=self._clock.now())
+
+
+def _first(commands: tuple[CommandRecord, ...], verb: Verb) -> CommandRecord | None:
+    return next((command for command in commands if command.verb is verb), None)
+
+
+def _change(to: TaskState, trigger: str, command: CommandRecord) -> Change:
+    return Change(to=to, trigger=trigger, actor=command.actor, reason=command.reason)
+
+
+def _nonce() -> str:
+    return f"{PAUSE_NONCE}{secrets.token_hex(16)}"
