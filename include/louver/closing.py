@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from louver.compensation import compensate_run, tally
+from louver.control import is_pause
 from louver.definition import Definition
 from louver.definition_json import read_definition_form
 from louver.errors import CompensationFailed, LedgerError, LouverError
@@ -72,8 +73,10 @@ def definition_of(run: RunKey, ledger: Ledger) -> Definition:
 def overview(run: RunKey, ledger: Ledger) -> RunOverview:
     """The run's state, recomputed from its node states and effects (row W9)."""
     definition = definition_of(run, ledger)
-    states = {task.task_id: task.state for task in ledger.list_tasks(run)}
-    evaluation = evaluate(definition, states)
+    tasks = ledger.list_tasks(run)
+    states = {task.task_id: task.state for task in tasks}
+    paused = [task.task_id for task in tasks if is_pause(task)]
+    evaluation = evaluate(definition, states, paused=paused)
     count = tally(ledger.list_effects(run))
     state = final_state(
         evaluation.forward, undone=count.undone, failed=count.failed, outstanding=count.outstanding

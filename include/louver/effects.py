@@ -15,7 +15,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
-from louver.canonical import fingerprint
+from louver.canonical import Canonical
 from louver.crash_points import reach
 from louver.errors import (
     ConfigurationError,
@@ -166,7 +166,9 @@ def run_effect(call: EffectCall, runtime: StepRuntime) -> Any:
     :raises ApprovalStale: the approval that guards it does not allow this intent now.
     :raises Superseded: this process has been replaced.
     """
-    intent_hash = fingerprint(call.intent)
+    # Written canonically once: for its hash, and for the envelope it is kept in.
+    call = replace(call, intent=Canonical.of(call.intent))
+    intent_hash = call.intent.fingerprint
     deadline = runtime.now() + LEASE + QUIESCE
     while True:
         begun = runtime.ledger.begin_effect(

@@ -8,7 +8,7 @@ Node states are the truth; the run's state is recomputed from them (row W9). Joi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from louver.definition import Definition
@@ -36,12 +36,15 @@ class Evaluation:
     forward: RunState
 
 
-def evaluate(definition: Definition, states: Mapping[str, TaskState]) -> Evaluation:
+def evaluate(
+    definition: Definition, states: Mapping[str, TaskState], *, paused: Collection[str] = ()
+) -> Evaluation:
     """
     What follows from the states of the nodes.
 
     :param definition: the workflow.
     :param states: node name to state; a missing node is pending.
+    :param paused: nodes that a person paused; others that are ``paused`` wait for an approval.
     """
     current = {name: states.get(name, TaskState.PENDING) for name in definition.names}
     skipped: list[str] = []
@@ -68,17 +71,21 @@ def evaluate(definition: Definition, states: Mapping[str, TaskState]) -> Evaluat
         ready=ready,
         skipped=tuple(name for name in definition.names if name in skipped),
         states=current,
-        forward=_forward(definition, current, waiting=not ready),
+        forward=_forward(definition, current, waiting=not ready, paused=paused),
     )
 
 
-def _forward(definition: Definition, states: Mapping[str, TaskState], *, waiting: bool) -> RunState:
+def _forward(
+    definition: Definition, states: Mapping[str, TaskState], *, waiting: bool, paused: Collection[str]
+) -> RunState:
     unfinished = [state for state in states.values() if not state.terminal]
     if unfinished:
         # Only steps that no process works on are left: the run waits for people.
-        parked = [state for state in unfinished if state is TaskState.PAUSED]
+        parked = [name for name, state in states.items() if state is TaskState.PAUSED]
         idle = all(state in _UNSTARTED or state is TaskState.PAUSED for state in unfinished)
-        return RunState.WAITING_APPROVAL if parked and idle and waiting else RunState.RUNNING
+        if not (parked and idle and waiting):
+            return RunState.RUNNING
+        return RunState.PAUSED if set(parked) <= set(paused) else RunState.WAITING_APPROVAL
     failed = [node for node in definition.nodes if states[node.name] in (TaskState.FAILED, TaskState.LOST)]
     if TaskState.STOPPED in states.values():
         return RunState.STOPPED

@@ -31,11 +31,11 @@ from louver.ledger.records import RunRecord
 from louver.ledger.requests import OpenedTask, RunStart
 from louver.observations import Observations
 from louver.policies import RetryDecision, RetryPolicy, decide_retry
-from louver.ports import Liveness, StepLog, StepRuntime, tell_transition
+from louver.ports import Interrupted, Liveness, StepLog, StepRuntime, tell_transition
 from louver.sessions import Change, Claim, Entry
 from louver.states import TaskState
 from louver.supervision import ControlSettings, Supervision
-from louver.timeouts import Timeouts, running_time
+from louver.timeouts import Overrun, Timeouts, running_time
 
 __all__ = ["Body", "Closing", "Ended", "Lifecycle", "TaskCall"]
 
@@ -186,6 +186,7 @@ class Lifecycle:
             settings=self._control,
             timeouts=call.timeouts,
             ran_before=self._ran_before(call, opened),
+            on_overrun=lambda overrun: _overrun(call, overrun, opened.record.failures + 1),
             watched=self._watch is not None,
         )
 
@@ -239,6 +240,14 @@ class Lifecycle:
         except LedgerError:
             # The ledger failed, or another process took over: this one decides nothing any more.
             raise
+        except Interrupted:
+            if supervision.stopped():
+                return Closing(state=TaskState.STOPPED, error=TaskCancelled("it was stopped by force"))
+            if supervision.overrun is None:
+                # Nobody here asked for it: the platform ends the process, and says itself what becomes of it.
+                raise
+            timeout = TimeoutReached(str(supervision.overrun), overrun=supervision.overrun)
+            return _fail(call, told, timeout, failures + 1, stopping=False)
         except Exception as error:
             if _is_stop(error) and supervision.stopped():
                 return Closing(state=TaskState.STOPPED, error=error)
@@ -284,6 +293,11 @@ def _fail(call: TaskCall, told: Observations, error: Exception, failures: int, *
     change = _failure(decision, error)
     told.tell(change)
     return Closing(state=change.to, error=error, delay=decision.delay)
+
+
+def _overrun(call: TaskCall, overrun: Overrun, failures: int) -> Change:
+    error = TimeoutReached(f"{overrun}; its process did not react and was killed", overrun=overrun)
+    return _failure(decide_retry(call.retry, error, failures=failures), error)
 
 
 def _failure(decision: RetryDecision, error: Exception) -> Change:

@@ -16,7 +16,7 @@ from louver.ledger.names import Token
 from louver.ledger.records import ApprovalRecord, CommandRecord, TransitionRecord
 from louver.ledger.requests import Progress
 
-__all__ = ["Liveness", "Parked", "StepLog", "StepRuntime", "Supervised", "tell_transition"]
+__all__ = ["Interrupted", "Liveness", "Parked", "StepLog", "StepRuntime", "Supervised", "tell_transition"]
 
 
 class StepLog(Protocol):
@@ -83,6 +83,14 @@ class StepRuntime:
     def now(self) -> datetime:
         """The current time, aware UTC."""
         return self.clock.now()
+
+
+class Interrupted(BaseException):
+    """
+    The process is asked to end by its platform, as by SIGTERM; raised in the step's own code.
+
+    A ``BaseException``, so that code which catches ``Exception`` does not run on.
+    """
 
 
 class Parked(BaseException):

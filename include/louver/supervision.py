@@ -9,6 +9,7 @@ nothing while nobody wants anything. Only the holder claims commands, so a comma
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import RLock
@@ -54,6 +55,7 @@ class Supervision:
     :param token: by which this process holds it.
     :param timeouts: the limits of the step.
     :param ran_before: running time of this attempt in earlier sessions.
+    :param on_overrun: what becomes of a task that passed a limit.
     :param watched: a thread of this process polls; otherwise checkpoints do.
     """
 
@@ -67,8 +69,10 @@ class Supervision:
         settings: ControlSettings,
         timeouts: Timeouts,
         ran_before: timedelta = timedelta(0),
+        on_overrun: Callable[[Overrun], Change] | None = None,
         watched: bool = False,
     ) -> None:
+        self._on_overrun = on_overrun
         self._ledger = ledger
         self._token = token
         self._clock = clock
@@ -112,6 +116,24 @@ class Supervision:
     def overrun(self) -> Overrun | None:
         """The limit that was passed, if one was."""
         return self._overrun
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the step was ended from outside: by a stop, a limit or another process."""
+        return self._something
+
+    def give_up(self, why: str) -> None:
+        """
+        Record that the process is ended by force now.
+
+        A limit that was passed decides what becomes of the task. A stop is confirmed by whoever finds the
+        process gone: it cannot prove its own death.
+        """
+        with self._lock:
+            overrun = self._overrun
+            if overrun is None or self._on_overrun is None:
+                return
+            self._advance(self._on_overrun(overrun))
 
     def overdue(self, now: datetime) -> str | None:
         """Why this process should be ended by force, where asking it was in vain for the whole grace."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from louver.ledger.records import ApprovalRecord
 
-__all__ = ["REQUEST_ID", "ApprovalForm", "describe_request"]
+__all__ = ["REQUEST_ID", "ApprovalForm", "describe_request", "table"]
 
 REQUEST_ID = "request_id"
 """The form's field that ties an answer to the request it was given to."""
@@ -43,8 +43,8 @@ def describe_request(request: ApprovalRecord, payload: Any) -> ApprovalForm:
     body = "\n\n".join(
         [
             f"**{request.of}** will do exactly this, once, if you approve:",
-            _table("What", "Value", _rows(payload)),
-            _table("Bound to", "", facts),
+            table("What", "Value", _rows(payload)),
+            table("Bound to", "", facts),
             "If any of it changes before the step acts, nothing is done and you are asked again.",
         ]
     )
@@ -67,7 +67,8 @@ def _rows(payload: Any) -> list[tuple[str, str]]:
     return [("payload", str(payload))]
 
 
-def _table(left: str, right: str, rows: list[tuple[str, str]]) -> str:
+def table(left: str, right: str, rows: list[tuple[str, str]]) -> str:
+    """A Markdown table of two columns, whatever stands in the cells."""
     lines = [f"| {left} | {right} |", "|---|---|"]
     return "\n".join([*lines, *(f"| {_cell(name)} | {_cell(value)} |" for name, value in rows)])
 

@@ -14,6 +14,7 @@ def get_provider_info() -> dict[str, Any]:
         "name": "Louver",
         "description": "Sagas with compensation, effects that happen once, bound approvals, an audit trail.",
         "cli": ["louver_provider.cli.definition.get_louver_cli_commands"],
+        "db-managers": ["louver_provider.db_manager.LouverDBManager"],
         "config": {
             "louver": {
                 "description": "Settings of Louver.",
@@ -36,10 +37,40 @@ def get_provider_info() -> dict[str, Any]:
                         kind="float",
                         default="2.0",
                     ),
+                    "control_interval": _option(
+                        "Seconds between two looks of a running step at what people want of it.",
+                        kind="float",
+                        default="1.0",
+                    ),
+                    "pause_window": _option(
+                        "Seconds that a pause may take to be reached; then it is rolled back.",
+                        kind="float",
+                        default="30.0",
+                    ),
+                    "stop_grace": _option(
+                        "Seconds that a step may take to see a stop or a timeout by itself; then its process"
+                        " is ended.",
+                        kind="float",
+                        default="10.0",
+                    ),
+                    "heartbeat_interval": _option(
+                        "Seconds between two signs of life of a running step.",
+                        kind="float",
+                        default="5.0",
+                    ),
                     "xcom_inline_bytes": _option(
-                        "Results up to this size stand in the XCom row; larger ones refer to the ledger.",
+                        "Results up to this many bytes stand in the XCom row, where everybody who may see"
+                        " XComs reads them; of larger ones the row holds a signed reference to the ledger."
+                        " 0 keeps all values out of XCom.",
                         kind="integer",
                         default="32768",
+                    ),
+                    "max_value_bytes": _option(
+                        "The largest result, checkpoint or intent that the ledger takes, in bytes as stored;"
+                        " a larger one fails its step as result_invalid before anything is written. Store it"
+                        " elsewhere and return its place. From 1024 to 268435456.",
+                        kind="integer",
+                        default="67108864",
                     ),
                 },
             }

@@ -18,6 +18,7 @@ from airflow.sdk.exceptions import (
     AirflowException,
     AirflowFailException,
     AirflowSkipException,
+    AirflowTaskTerminated,
     TaskAwaitingInput,
 )
 from airflow.sdk.execution_time.hitl import HITLUser, upsert_hitl_detail
@@ -25,18 +26,22 @@ from airflow.sdk.execution_time.hitl import HITLUser, upsert_hitl_detail
 from louver.approvals import OPTIONS, answer_from
 from louver.clock import SystemClock
 from louver.definition import Definition
-from louver.errors import ApprovalClosed, describe
-from louver.ledger.contract import Ledger, RunStart
+from louver.errors import ApprovalClosed, ConfigurationError, describe
+from louver.ledger.contract import Ledger
 from louver.ledger.names import RunKey, TaskKey
+from louver.ledger.requests import RunStart
 from louver.lifecycle import Closing, Lifecycle, TaskCall
 from louver.liveness import LocalProcesses
-from louver.ports import Parked
+from louver.ports import Interrupted, Parked
 from louver.sessions import Change, Claim
 from louver.states import FailureKind, Source, TaskState
 from louver.steps import ParkAnswer, run_start
 from louver_provider.approval_form import describe_request
 from louver_provider.current import remember_step
 from louver_provider.hooks.ledger import get_ledger
+from louver_provider.pause_form import PAUSE_OPTIONS, describe_pause, verb_of
+from louver_provider.settings import load_settings
+from louver_provider.watch import watching
 
 __all__ = ["LouverRetryPolicy", "RetryLater", "StepProcess", "answer_from_event", "request_in"]
 
@@ -126,6 +131,7 @@ class StepProcess:
         ti, dag_run = context["ti"], context["dag_run"]
         processes = LocalProcesses()
         log = _TaskLog(logger)
+        control = load_settings().control
         ledger = get_ledger()
         process = cls(
             key=TaskKey(ti.dag_id, ti.run_id, ti.task_id, -1 if ti.map_index is None else ti.map_index),
@@ -144,7 +150,13 @@ class StepProcess:
             ),
             ledger=ledger,
             lifecycle=Lifecycle(
-                ledger=ledger, clock=SystemClock(), liveness=processes, log=log, request_in=request_in
+                ledger=ledger,
+                clock=SystemClock(),
+                liveness=processes,
+                log=log,
+                request_in=request_in,
+                control=control,
+                watch=watching(control.control_interval),
             ),
             log=log,
             task_instance_id=ti.id,
@@ -163,29 +175,38 @@ class StepProcess:
         :raises RetryLater: where it is tried again.
         :raises AirflowSkipException: where it was cancelled or skipped.
         :raises AirflowFailException: where it ended in any other way; Airflow does not try again.
+        :raises AirflowTaskTerminated: where Airflow ends the process.
         """
         try:
             closing = self.lifecycle.live(call)
         except Parked as parked:
             park = self._ask(parked)
             # Outside the handler, so that the signal does not carry the other one along.
+        except Interrupted:
+            raise AirflowTaskTerminated(f"{self.key.task_id} was ended by SIGTERM") from None
         else:
             return self._close(closing)
         raise park
 
     def _ask(self, parked: Parked) -> TaskAwaitingInput:
-        request = parked.request
-        form = describe_request(request, self.ledger.load_approval(request))
+        request, pause = parked.request, parked.pause
+        if request is not None:
+            form = describe_request(request, self.ledger.load_approval(request))
+        elif pause is not None:
+            form = describe_pause(pause)
+        else:
+            raise ConfigurationError(f"{self.key} parked without a reason")
+        assigned = request.approvers if request is not None else ()
         upsert_hitl_detail(
             ti_id=self.task_instance_id,
-            options=list(OPTIONS),
+            options=list(OPTIONS if request is not None else PAUSE_OPTIONS),
             subject=form.subject,
             body=form.body,
             params=form.params,
-            assigned_users=[HITLUser(id=name, name=name) for name in request.approvers] or None,
+            assigned_users=[HITLUser(id=name, name=name) for name in assigned] or None,
         )
         timeout = None
-        if request.expires_at is not None:
+        if request is not None and request.expires_at is not None:
             timeout = max(request.expires_at - SystemClock().now(), timedelta(seconds=1))
         return TaskAwaitingInput(method_name=RESUME_METHOD, kwargs={"nonce": parked.nonce}, timeout=timeout)
 
@@ -237,12 +258,13 @@ def answer_from_event(event: Mapping[str, Any] | None) -> ParkAnswer:
         return ParkAnswer(timed_out=True)
     user = event.get("responded_by_user") or {}
     given = event.get("params_input") or {}
+    chosen = event.get("chosen_options") or []
+    name = user.get("name") or user.get("id")
+    # Whether it answers a pause or an approval, the park knows; "Stop" is an answer to both.
+    verb = verb_of(chosen)
+    by = name if verb is not None else None
     try:
-        answer = answer_from(
-            event.get("chosen_options") or [],
-            by=user.get("name") or user.get("id"),
-            user_id=user.get("id"),
-        )
+        answer = answer_from(chosen, by=name, user_id=user.get("id"))
     except ApprovalClosed:
-        return ParkAnswer()
-    return ParkAnswer(request_id=given.get("request_id"), answer=answer)
+        return ParkAnswer(verb=verb, by=by)
+    return ParkAnswer(request_id=given.get("request_id"), answer=answer, verb=verb, by=by)

@@ -13,11 +13,18 @@ from airflow.configuration import AIRFLOW_HOME, conf
 
 from louver.errors import ConfigurationError
 from louver.signing import SigningKeys
+from louver.supervision import ControlSettings
 
 __all__ = ["Settings", "airflow_home", "load_settings", "load_signing_keys"]
 
 SECTION = "louver"
 KEY_FILE = "louver_signing_key"
+
+_KIB = 1024
+_MOST_INLINE = 16 * _KIB * _KIB
+"""Rows beyond this stall the API server, which reads them whole for every list of XComs."""
+_MOST_STORED = 256 * _KIB * _KIB
+"""Postgres takes messages up to 1 GiB, in which each byte of a value stands as two digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +34,16 @@ class Settings:
 
     :param ledger_url: where the ledger is; by default a SQLite file in AIRFLOW_HOME.
     :param resume_guard: how long a task must have been parked before an answer is delivered.
-    :param xcom_inline_bytes: results up to this size stand in the XCom row itself.
+    :param xcom_inline_bytes: results up to this size stand in the XCom row itself; 0 keeps all out of it.
+    :param control: how closely running tasks are supervised.
+    :param max_value_bytes: larger values are refused before anything of them is written.
     """
 
     ledger_url: str
     resume_guard: timedelta
     xcom_inline_bytes: int
+    max_value_bytes: int
+    control: ControlSettings
 
 
 def airflow_home() -> Path:
@@ -54,18 +65,35 @@ def load_settings() -> Settings:
     return Settings(
         ledger_url=url,
         resume_guard=timedelta(seconds=_number("resume_guard", 2.0)),
-        xcom_inline_bytes=int(_number("xcom_inline_bytes", 32 * 1024)),
+        xcom_inline_bytes=_bytes("xcom_inline_bytes", 32 * _KIB, least=0, most=_MOST_INLINE),
+        max_value_bytes=_bytes("max_value_bytes", 64 * _KIB * _KIB, least=_KIB, most=_MOST_STORED),
+        control=ControlSettings(
+            control_interval=timedelta(seconds=_number("control_interval", 1.0, least=0.05)),
+            pause_window=timedelta(seconds=_number("pause_window", 30.0)),
+            stop_grace=timedelta(seconds=_number("stop_grace", 10.0)),
+            heartbeat_interval=timedelta(seconds=_number("heartbeat_interval", 5.0)),
+        ),
     )
 
 
-def _number(option: str, fallback: float) -> float:
+def _number(option: str, fallback: float, *, least: float = 0.0) -> float:
     text = conf.get(SECTION, option, fallback=str(fallback))
     try:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0 <= value < 1e12:
-        raise ConfigurationError(f"[{SECTION}] {option} must be a number of 0 or more, not {text!r}")
+    if not least <= value < 1e9:
+        raise ConfigurationError(f"[{SECTION}] {option} must be a number of {least:g} or more, not {text!r}")
+    return value
+
+
+def _bytes(option: str, fallback: int, *, least: int, most: int) -> int:
+    text = conf.get(SECTION, option, fallback=str(fallback))
+    value = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
+    if not least <= value <= most:
+        raise ConfigurationError(
+            f"[{SECTION}] {option} must be a whole number of bytes from {least} to {most}, not {text!r}"
+        )
     return value
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
+from dataclasses import fields
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +14,11 @@ from typing import Any
 import airflow
 import jsonschema
 from airflow.cli.cli_config import ActionCommand, GroupCommand
+from airflow.utils.db_manager import BaseDBManager
 
 from louver_provider.cli.definition import get_louver_cli_commands
 from louver_provider.get_provider_info import get_provider_info
+from louver_provider.settings import load_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,6 +49,28 @@ def test_the_cli_declarations_load_no_bodies_and_no_ledger() -> None:
 def test_the_provider_info_obeys_airflows_schema() -> None:
     schema = json.loads((Path(airflow.__file__).parent / "provider_info.schema.json").read_text())
     jsonschema.validate(get_provider_info(), schema)
+
+
+def test_the_options_have_the_defaults_of_the_settings() -> None:
+    options = get_provider_info()["config"]["louver"]["options"]
+    numbers = {name: option["default"] for name, option in options.items() if option["type"] != "string"}
+    found = load_settings()
+    assert {name: float(text) for name, text in numbers.items()} == {
+        "resume_guard": found.resume_guard.total_seconds(),
+        "xcom_inline_bytes": found.xcom_inline_bytes,
+        "max_value_bytes": found.max_value_bytes,
+        **{
+            entry.name: getattr(found.control, entry.name).total_seconds()
+            for entry in fields(found.control)
+        },
+    }
+    assert set(options) - set(numbers) == {"ledger_url", "signing_keys"}
+
+
+def test_what_the_info_names_is_there() -> None:
+    (name,) = get_provider_info()["db-managers"]
+    module, _, attribute = name.rpartition(".")
+    assert issubclass(getattr(importlib.import_module(module), attribute), BaseDBManager)
 
 
 def test_the_distribution_has_the_name_that_the_info_says() -> None:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import stat
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
-from louver.errors import ConfigurationError
+from louver.definition import Definition, Step
+from louver.errors import ConfigurationError, ValueRefused
+from louver.ledger.contract import Ledger
+from louver.ledger.names import RunKey, TaskKey, Token
+from louver.sessions import Claim
+from louver.states import Source
+from louver.steps import run_start
 from louver_provider import settings
+from louver_provider.hooks import ledger as hook
+
+NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
 
 
 @pytest.fixture
@@ -24,6 +33,7 @@ def test_defaults(home: Path) -> None:
     assert found.ledger_url == f"sqlite:///{home}/louver.db"
     assert found.resume_guard == timedelta(seconds=2)
     assert found.xcom_inline_bytes == 32 * 1024
+    assert found.max_value_bytes == 64 * 1024 * 1024
 
 
 def test_what_is_configured_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,6 +48,49 @@ def test_a_number_that_is_none_is_named(text: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("AIRFLOW__LOUVER__RESUME_GUARD", text)
     with pytest.raises(ConfigurationError, match=r"\[louver\] resume_guard must be a number"):
         settings.load_settings()
+
+
+@pytest.mark.parametrize("option", ["xcom_inline_bytes", "max_value_bytes"])
+@pytest.mark.parametrize("text", ["lots", "-1", "1.5", "1e6", "64MiB", "9" * 30, "\u0663", " "])
+def test_a_size_that_is_none_is_named_with_what_it_may_be(
+    option: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"AIRFLOW__LOUVER__{option.upper()}", text)
+    with pytest.raises(
+        ConfigurationError, match=rf"\[louver\] {option} must be a whole number of bytes from"
+    ):
+        settings.load_settings()
+
+
+def test_sizes_have_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__LOUVER__XCOM_INLINE_BYTES", "0")
+    monkeypatch.setenv("AIRFLOW__LOUVER__MAX_VALUE_BYTES", "1024")
+    found = settings.load_settings()
+    assert (found.xcom_inline_bytes, found.max_value_bytes) == (0, 1024)
+    monkeypatch.setenv("AIRFLOW__LOUVER__MAX_VALUE_BYTES", "1023")
+    with pytest.raises(ConfigurationError, match="from 1024 to 268435456, not '1023'"):
+        settings.load_settings()
+
+
+def test_the_ledger_is_opened_with_the_limit(
+    home: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setattr(hook, "_LEDGERS", {})
+    monkeypatch.setenv("AIRFLOW__LOUVER__MAX_VALUE_BYTES", "2048")
+    ledger = hook.get_ledger()
+    request.addfinalizer(ledger.close)
+    token = running_step(ledger)
+    ledger.save_checkpoint(token, "small", "x" * 1000, now=NOW)
+    with pytest.raises(ValueRefused, match=r"2048 \(\[louver\] max_value_bytes\); store it elsewhere"):
+        ledger.save_checkpoint(token, "large", "x" * 2048, now=NOW)
+    assert ledger.load_checkpoint(token, "large", None) is None
+
+
+def running_step(ledger: Ledger) -> Token:
+    definition = Definition(name="orders", version="1", nodes=[Step(name="one", task="json:dumps")])
+    ledger.open_run(run_start(definition, RunKey("orders", "r1")), now=NOW)
+    claim = Claim(try_number=1, max_tries=1, process="p", source=Source.WORKER)
+    return ledger.open_task(TaskKey("orders", "r1", "one"), claim, now=NOW).token
 
 
 def test_the_own_key_is_made_once_and_for_its_owner_alone(home: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from uuid import uuid4
 import pytest
 
 from louver.ledger import open_ledger
+from louver.ledger.requests import RunFilter
 from louver.ledger.contract import Ledger
 from louver_provider.cli.views import history_rows, run_view
 from shop import faults, prices
@@ -155,14 +157,14 @@ class Orders:
     def status(self, run_id: str) -> dict[str, Any]:
         """What ``airflow louver status`` shows of the run, without the seconds that a command takes."""
         with self._ledger() as ledger:
-            (run,) = ledger.find_runs(run_id=run_id)
+            (run,) = ledger.list_runs(RunFilter(run_id=run_id))
             _, tables = run_view(ledger, run)
         return tables.pop("run")[0] | tables
 
     def history(self, run_id: str, task_id: str | None = None) -> list[dict[str, Any]]:
         """What ``airflow louver history`` shows, likewise."""
         with self._ledger() as ledger:
-            (run,) = ledger.find_runs(run_id=run_id)
+            (run,) = ledger.list_runs(RunFilter(run_id=run_id))
             return history_rows(ledger.list_transitions(run.key, task_id=task_id))
 
     def _ledger(self) -> Ledger:
@@ -215,6 +217,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowHome]:
     (home.own_dags / "broken_definition.json").write_text(json.dumps(BROKEN_DEFINITION))
     (home.own_dags / "broken_definition.py").write_text(DAG_FILE)
     (home.own_dags / "unreachable_ledger.py").write_text(UNREACHABLE_DAG_FILE)
+    shutil.copytree(Path(__file__).parent / "dags", home.own_dags, dirs_exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         # The shop's functions, called by a test, look at the same file as the tasks.
         patch.setenv("SHOP_DB", str(home.shop_db))

@@ -16,12 +16,13 @@ from typing import Any
 from louver.binding import Workflow, bind
 from louver.clock import Clock, SystemClock
 from louver.closing import RunOverview, close_run, compensate_call, overview
+from louver.control import is_pause, open_commands
 from louver.definition import Definition
 from louver.errors import ConfigurationError
 from louver.evaluation import evaluate
 from louver.ledger import open_ledger
 from louver.ledger.contract import Ledger
-from louver.ledger.names import Decision, RunKey, TaskKey
+from louver.ledger.names import Decision, RunKey, TaskKey, Verb
 from louver.ledger.records import ApprovalRecord, TaskRecord
 from louver.lifecycle import Closing, Lifecycle
 from louver.liveness import LocalProcesses
@@ -29,6 +30,7 @@ from louver.ports import Parked
 from louver.sessions import Claim
 from louver.states import RunState, Source, TaskState
 from louver.steps import StepCalls, run_start
+from louver.supervision import ControlSettings
 
 __all__ = ["RunResult", "run_inline"]
 
@@ -48,6 +50,7 @@ class RunResult:
     :param states: node name to state.
     :param value: the sink's result, where the run succeeded.
     :param waiting: requests that must be decided before the run can go on.
+    :param paused: nodes that a person paused; a resume lets them go on in the next call.
     :param errors: node name to what went wrong in this call.
     """
 
@@ -56,6 +59,7 @@ class RunResult:
     states: Mapping[str, TaskState]
     value: Any = field(default=None, repr=False)
     waiting: tuple[ApprovalRecord, ...] = ()
+    paused: tuple[str, ...] = ()
     errors: Mapping[str, BaseException] = field(default_factory=dict)
 
 
@@ -79,6 +83,7 @@ def run_inline(
     clock: Clock | None = None,
     run_id: str | None = None,
     requester: str | None = None,
+    control: ControlSettings | None = None,
 ) -> RunResult:
     """
     Run the workflow as far as it goes.
@@ -90,6 +95,7 @@ def run_inline(
     :param clock: the time; retries wait by it.
     :param run_id: a new run, or one to go on with. By default a new one.
     :param requester: who started it, for four-eyes approvals.
+    :param control: how closely steps look at what people want of them (:func:`louver.control.send`).
     :returns: also where the run is parked: then ``waiting`` holds what to decide, with
         ``ledger.decide_approval``, before the next call.
     :raises DefinitionError: where functions and definition do not fit.
@@ -103,9 +109,9 @@ def run_inline(
         )
     key = RunKey(definition.name, run_id or f"inline-{secrets.token_hex(8)}")
     if ledger is not None:
-        return _InlineRun(workflow, given, ledger, clock or SystemClock(), key, requester).run()
+        return _InlineRun(workflow, given, ledger, clock or SystemClock(), key, requester, control).run()
     with open_ledger("memory://") as own:
-        return _InlineRun(workflow, given, own, clock or SystemClock(), key, requester).run()
+        return _InlineRun(workflow, given, own, clock or SystemClock(), key, requester, control).run()
 
 
 class _InlineRun:
@@ -117,7 +123,9 @@ class _InlineRun:
         clock: Clock,
         key: RunKey,
         requester: str | None,
+        control: ControlSettings | None,
     ) -> None:
+        self._control = control
         self._definition = workflow.definition
         self._ledger = ledger
         self._clock = clock
@@ -146,6 +154,7 @@ class _InlineRun:
             states=seen.evaluation.states,
             value=self._value(seen),
             waiting=self._waiting(),
+            paused=tuple(name for name, record in self._records().items() if is_pause(record)),
             errors=self._errors,
         )
 
@@ -161,8 +170,16 @@ class _InlineRun:
     def _can_go_on(self, record: TaskRecord | None) -> bool:
         if record is None or record.state.terminal or record.state in (TaskState.PENDING, TaskState.BLOCKED):
             return False
+        if is_pause(record) and record.nonce is not None:
+            return self._is_asked_for(record)
         # One that is neither waiting nor over was left behind by a call that died.
         return not any(request.task == record.key for request in self._waiting())
+
+    def _is_asked_for(self, record: TaskRecord) -> bool:
+        """Whether a paused step is to go on, or to end."""
+        commands = self._ledger.list_commands(self._key, task_id=record.task_id)
+        pending = open_commands(commands, generation=record.generation)
+        return any(command.verb in (Verb.RESUME, Verb.STOP) for command in pending)
 
     def _open(self, request: ApprovalRecord) -> bool:
         late = request.expires_at is not None and self._clock.now() >= request.expires_at
@@ -209,18 +226,25 @@ class _InlineRun:
         return True
 
     def _lifecycle(self, key: TaskKey) -> Lifecycle:
-        return Lifecycle(ledger=self._ledger, clock=self._clock, liveness=_PROCESSES, log=_Log(key))
+        return Lifecycle(
+            ledger=self._ledger,
+            clock=self._clock,
+            liveness=_PROCESSES,
+            log=_Log(key),
+            control=self._control,
+        )
 
     def _claim(self, key: TaskKey, process: str) -> Claim:
         record = self._ledger.get_task(key)
-        parked = record is not None and record.state is TaskState.PAUSED
         tries = record.try_number if record is not None else 0
+        nonce = record.nonce if record is not None and record.state is TaskState.PAUSED else None
         return Claim(
-            try_number=tries if parked else tries + 1,
+            # Where a resume died it has used its nonce up: then the task goes on as after any lost process.
+            try_number=tries if nonce is not None else tries + 1,
             max_tries=_NO_RETRIES,
             process=process,
             source=Source.ENGINE,
-            nonce=record.nonce if parked and record is not None else None,
+            nonce=nonce,
         )
 
     def _value(self, seen: RunOverview) -> Any:

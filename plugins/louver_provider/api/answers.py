@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,15 +16,17 @@ from sqlalchemy import select
 
 from louver.approvals import OPTIONS
 from louver.clock import SystemClock
-from louver.ledger.names import Decision, TaskKey
-from louver.ledger.records import ApprovalRecord
+from louver.control import is_pause
+from louver.ledger.names import Decision, TaskKey, Verb
+from louver.ledger.records import ApprovalRecord, CommandRecord
 from louver.liveness import LocalProcesses
 from louver_provider.api.refusal import Refusal
 from louver_provider.approval_form import REQUEST_ID
 from louver_provider.hooks.ledger import get_ledger
+from louver_provider.pause_form import PAUSE_OPTIONS
 from louver_provider.settings import load_settings
 
-__all__ = ["judge_answer", "judge_park", "judge_request"]
+__all__ = ["guard_park", "judge_answer", "judge_park", "judge_pause", "judge_request"]
 
 _SETTLED = timedelta(seconds=30)
 """After this long in its park, whatever there was to notice has been noticed, or nobody is there to."""
@@ -39,12 +42,38 @@ def judge_answer(*, dag_id: str, run_id: str, task_id: str, map_index: int, body
     :raises LedgerError: where the ledger cannot be asked.
     """
     key = TaskKey(dag_id, run_id, task_id, map_index)
-    asked = [record for record in get_ledger().list_approvals(key.run) if record.task == key]
+    ledger = get_ledger()
+    now = SystemClock().now()
+    record = ledger.get_task(key)
+    if is_pause(record):
+        refusal = judge_pause(body, ledger.list_commands(key.run, task_id=task_id))
+        return refusal or guard_park(key, now=now)
+    asked = [record for record in ledger.list_approvals(key.run) if record.task == key]
     if not asked:
         return None
-    now = SystemClock().now()
     refusal = judge_request(asked, body, now=now)
-    return refusal or _judge_park(key, now=now)
+    return refusal or guard_park(key, now=now)
+
+
+def judge_pause(body: bytes, commands: Sequence[CommandRecord]) -> Refusal | None:
+    """
+    Whether the answer is one to a paused task: pure.
+
+    :param commands: those of the task.
+    """
+    try:
+        answer: Any = json.loads(body)
+        chosen = answer["chosen_options"]
+        given = (answer.get("params_input") or {}).get(REQUEST_ID)
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+        return None
+    if not isinstance(chosen, list) or len(chosen) != 1 or chosen[0] not in PAUSE_OPTIONS:
+        options = ", ".join(PAUSE_OPTIONS)
+        return Refusal(status=400, detail=f"Answer with exactly one of {options}; the task stays paused.")
+    pauses = [command.command_id for command in commands if command.verb is Verb.PAUSE]
+    if given is not None and pauses and given != pauses[-1]:
+        return Refusal(status=409, detail="This answers an earlier pause of the task; read it again.")
+    return None
 
 
 def judge_request(asked: list[ApprovalRecord], body: bytes, *, now: datetime) -> Refusal | None:
@@ -82,7 +111,8 @@ def judge_request(asked: list[ApprovalRecord], body: bytes, *, now: datetime) ->
     return None
 
 
-def _judge_park(key: TaskKey, *, now: datetime) -> Refusal | None:
+def guard_park(key: TaskKey, *, now: datetime) -> Refusal | None:
+    """Why the task cannot be woken now, or None: :func:`judge_park` over what Airflow knows."""
     # Not the scoped session: closing that one would take the request's own objects away.
     with create_session(scoped=False) as session:
         row = session.execute(

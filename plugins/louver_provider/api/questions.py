@@ -20,8 +20,8 @@ def renew_question(ti_id: str, body: bytes) -> None:
     """
     Write what the task has sent over what Airflow kept of an earlier question of the same instance.
 
-    Only questions of Louver's tasks are touched: those that carry a request which the ledger knows for
-    exactly this task.
+    Only questions of Louver's tasks are touched: those that carry a request, or a pause, which the ledger
+    knows for exactly this task.
 
     :param ti_id: Airflow's id of the task instance.
     :param body: what the task sent to the Execution API, accepted there.
@@ -30,16 +30,25 @@ def renew_question(ti_id: str, body: bytes) -> None:
     request_id = ((sent.get("params") or {}).get(REQUEST_ID) or {}).get("value")
     if not isinstance(request_id, str):
         return
-    request = get_ledger().get_approval(request_id)
-    if request is None:
-        return
     # Not the scoped session: closing that one would take the request's own objects away.
     with create_session(scoped=False) as session:
         row = session.scalar(select(HITLDetail).where(HITLDetail.ti_id == UUID(ti_id)))
         if row is None:
             return
         ti = row.task_instance
-        if TaskKey(ti.dag_id, ti.run_id, ti.task_id, ti.map_index) != request.task:
+        key = TaskKey(ti.dag_id, ti.run_id, ti.task_id, ti.map_index)
+        if not _asked_by(key, request_id):
             return
-        if (row.subject, row.body, row.params) != (sent.get("subject"), sent.get("body"), sent.get("params")):
-            row.subject, row.body, row.params = sent["subject"], sent.get("body"), sent["params"]
+        for name in ("options", "subject", "body", "params"):
+            if getattr(row, name) != sent.get(name):
+                setattr(row, name, sent.get(name))
+
+
+def _asked_by(key: TaskKey, request_id: str) -> bool:
+    """Whether the ledger knows the request, or the pause, for exactly this task."""
+    ledger = get_ledger()
+    request = ledger.get_approval(request_id)
+    if request is not None:
+        return request.task == key
+    pauses = ledger.list_commands(key.run, task_id=key.task_id)
+    return any(pause.command_id == request_id and pause.task == key for pause in pauses)

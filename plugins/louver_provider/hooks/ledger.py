@@ -29,7 +29,9 @@ def get_ledger() -> Ledger:
         ledger = _LEDGERS.get(pid)
         if ledger is None:
             settings = load_settings()
-            ledger = open_ledger(settings.ledger_url, load_signing_keys())
+            ledger = open_ledger(
+                settings.ledger_url, load_signing_keys(), max_value_bytes=settings.max_value_bytes
+            )
             _LEDGERS.clear()
             _LEDGERS[pid] = ledger
         return ledger

@@ -8,6 +8,7 @@ from airflow.sdk import BaseOperator
 
 from louver.binding import Workflow
 from louver.policies import INFRASTRUCTURE_BUDGET, RetryPolicy
+from louver.ports import Interrupted
 from louver_provider.runtime import LouverRetryPolicy
 
 __all__ = ["LouverOperator"]
@@ -36,3 +37,11 @@ class LouverOperator(BaseOperator):
             **kwargs,
         )
         self.workflow = workflow
+
+    def on_kill(self) -> None:
+        """
+        Airflow's hook on SIGTERM, called in the middle of whatever the step is doing.
+
+        Airflow itself would let the code run on until it is killed.
+        """
+        raise Interrupted

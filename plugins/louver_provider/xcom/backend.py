@@ -2,27 +2,34 @@
 The XCom backend: results of Louver's steps are kept in the ledger, and XCom shows them.
 
 ``[core] xcom_backend = louver_provider.xcom.backend.LouverXCom``. A step's result is a signed checkpoint in
-the ledger before Airflow sees it. The XCom row then carries the plain value, where that is small and made
-of JSON types, and a reference otherwise. XComs of other Dags, and of other keys, are left as they are.
+the ledger before Airflow sees it. The XCom row then carries the plain value, where that is small and nothing
+on its way changes it, and a signed reference otherwise, with something for people to read in either case.
+Pushing asks nothing of the ledger, so no step fails for it once its result is committed; Airflow's web server
+and API read the row alone. XComs of other Dags, and of other keys, are left as they are.
 """
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
+from airflow.sdk import get_current_context
 from airflow.sdk.bases.xcom import BaseXCom
 
-from louver.canonical import plain_json
+from louver.closing import OUTCOME
 from louver.ledger.names import TaskKey
 from louver_provider.current import is_current_step
 from louver_provider.hooks.ledger import get_ledger
-from louver_provider.settings import load_settings
+from louver_provider.settings import load_settings, load_signing_keys
+from louver_provider.xcom.references import Asked, Reference, is_reference, reference_to
+from louver_provider.xcom.shown import described, survives_row
 
-__all__ = ["REFERENCE", "LouverXCom"]
+__all__ = ["LouverXCom"]
 
-REFERENCE = "__louver_result__"
-"""The one member of a reference; its value names the task whose result it stands for."""
+# deserialize_value gets the row's value alone; whose XCom was asked for, only its callers know.
+_ASKED: ContextVar[Asked | None] = ContextVar("louver_xcom_asked", default=None)
 
 
 class LouverXCom(BaseXCom):
@@ -42,16 +49,10 @@ class LouverXCom(BaseXCom):
         """What goes into the XCom row."""
         shown = value
         if key == BaseXCom.XCOM_RETURN_KEY and dag_id and run_id and task_id:
-            index = -1 if map_index is None else map_index
-            if is_current_step(TaskKey(dag_id, run_id, task_id, index)) and not _fits(value):
-                shown = {
-                    REFERENCE: {
-                        "dag_id": dag_id,
-                        "run_id": run_id,
-                        "task_id": task_id,
-                        "map_index": index,
-                    }
-                }
+            step = TaskKey(dag_id, run_id, task_id, -1 if map_index is None else map_index)
+            # The outcome is no step: its two words are in no ledger and stand for themselves.
+            if is_current_step(step) and task_id != OUTCOME:
+                shown = _row(step, value)
         return BaseXCom.serialize_value(
             shown,
             key=key,
@@ -67,19 +68,80 @@ class LouverXCom(BaseXCom):
         """
         The value that the row stands for.
 
-        :raises IntegrityError: where a reference leads to a result that is not what was signed.
+        :raises IntegrityError: where a reference was changed or copied from elsewhere, or leads to a result
+            that is gone or not what was signed.
+        :raises LedgerError: where it leads to a ledger that cannot be read.
         """
-        value = BaseXCom.deserialize_value(result)
-        if isinstance(value, dict) and set(value) == {REFERENCE}:
-            return get_ledger().load_result(TaskKey(**value[REFERENCE]))
+        if not is_reference(result.value):
+            return BaseXCom.deserialize_value(result)
+        reference = Reference.read(result.value, load_signing_keys())
+        reference.check(_ASKED.get() or _current_run())
+        return reference.load(get_ledger())
+
+    # Each names what it asks for, so that a reference of somebody else is found out.
+
+    @classmethod
+    def get_one(cls, **asked: Any) -> Any:
+        """As Airflow's; see :meth:`deserialize_value`."""
+        with _asking(asked, mapped=False):
+            return super().get_one(**asked)
+
+    @classmethod
+    async def aget_one(cls, **asked: Any) -> Any:
+        """As Airflow's; see :meth:`deserialize_value`."""
+        with _asking(asked, mapped=False):
+            return await super().aget_one(**asked)
+
+    @classmethod
+    def get_all(cls, **asked: Any) -> Any:
+        """As Airflow's; see :meth:`deserialize_value`."""
+        with _asking(asked, mapped=True):
+            return super().get_all(**asked)
+
+    @classmethod
+    async def aget_all(cls, **asked: Any) -> Any:
+        """As Airflow's; see :meth:`deserialize_value`."""
+        with _asking(asked, mapped=True):
+            return await super().aget_all(**asked)
+
+
+def _row(step: TaskKey, value: Any) -> Any:
+    limit = load_settings().xcom_inline_bytes
+    if survives_row(value, limit=limit):
         return value
+    reference = reference_to(step, value)
+    if reference.bytes <= limit:
+        shown = described(value)
+    else:
+        shown = f"{reference.type} of {reference.bytes} bytes, kept in Louver's ledger"
+    return reference.row(load_signing_keys(), shown=shown)
 
 
-def _fits(value: Any) -> bool:
-    """Whether the value can stand in the row itself: small, and shown without loss."""
-    if not plain_json(value):
-        return False
-    return (
-        len(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
-        <= load_settings().xcom_inline_bytes
+@contextmanager
+def _asking(asked: dict[str, Any], *, mapped: bool) -> Iterator[None]:
+    map_index = asked.get("map_index")
+    token = _ASKED.set(
+        Asked(
+            dag_id=asked.get("dag_id"),
+            task_id=asked.get("task_id"),
+            run_id=None if asked.get("include_prior_dates") else asked.get("run_id"),
+            map_index=None if mapped else -1 if map_index is None else map_index,
+        )
     )
+    try:
+        yield
+    finally:
+        _ASKED.reset(token)
+
+
+def _current_run() -> Asked:
+    """
+    Where nobody said what is asked for: the run of the task in this process.
+
+    Airflow reads XComs of mapped tasks so, item by item, and those are of the same run.
+    """
+    try:
+        context = get_current_context()
+    except RuntimeError:
+        return Asked()
+    return Asked(dag_id=context["ti"].dag_id, run_id=context["ti"].run_id)
