@@ -9,10 +9,16 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from support.postgres import PostgresServer
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -51,3 +57,33 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Take the home away again."""
     if _home is not None:
         shutil.rmtree(_home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def start_postgres() -> Iterator[Callable[..., PostgresServer]]:
+    """Return how to start a Postgres server, which is stopped at the end of the run."""
+    from support.postgres import PostgresServer, PostgresUnavailable
+
+    with ExitStack() as running:
+
+        def start(**given: Any) -> PostgresServer:
+            try:
+                return running.enter_context(PostgresServer(**given))
+            except PostgresUnavailable as error:
+                if "CI" in os.environ:
+                    pytest.fail(str(error))
+                pytest.skip(str(error))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def postgres(start_postgres: Callable[..., PostgresServer]) -> PostgresServer:
+    """The Postgres server of this run; it is not to be stopped, a test of that starts one of its own."""
+    return start_postgres()
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> str:
+    """The URL of an empty schema."""
+    return postgres.fresh_schema()

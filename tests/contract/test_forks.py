@@ -7,7 +7,10 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+from contextlib import closing
+from functools import partial
 
+import psycopg2
 import pytest
 
 from louver.ledger import open_ledger
@@ -27,7 +30,7 @@ def task(name):
     return TaskRecord(dag_id="d", run_id="r", task_id=name, map_index=-1, updated_at=at)
 
 def insert(ledger, name):
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         assert rows.insert(task(name))
 
 def fork(work):
@@ -61,15 +64,40 @@ def run(code, url):
     return result.stdout
 
 
-def names(path):
-    with sqlite3.connect(path) as connection:
-        found = {name for (name,) in connection.execute("SELECT task_id FROM louver_task")}
-    connection.close()
-    return found
+class Sqlite:
+    def __init__(self, path):
+        self.url = f"sqlite:///{path}"
+        self.connect = partial(sqlite3.connect, path)
 
 
-def test_parent_and_child_write_on(tmp_path):
-    path = tmp_path / "ledger.db"
+class Postgres:
+    def __init__(self, url):
+        self.url = url
+        self.connect = partial(psycopg2.connect, url)
+
+
+def names(database):
+    with closing(database.connect()) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute("SELECT task_id FROM louver_task")
+        return {name for (name,) in cursor.fetchall()}
+
+
+@pytest.fixture
+def sqlite(tmp_path):
+    return Sqlite(tmp_path / "ledger.db")
+
+
+@pytest.fixture
+def postgresql(postgres_url):
+    return Postgres(postgres_url)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request):
+    return request.getfixturevalue(request.param)
+
+
+def test_parent_and_child_write_on(database):
     run(
         """
         insert(ledger, "before")
@@ -79,15 +107,14 @@ def test_parent_and_child_write_on(tmp_path):
         assert code(child) == 0
         ledger.close()
         """,
-        f"sqlite:///{path}",
+        database.url,
     )
-    assert names(path) == {"before", *(f"{who} {n}" for who in ("parent", "child") for n in range(20))}
+    assert names(database) == {"before", *(f"{who} {n}" for who in ("parent", "child") for n in range(20))}
 
 
-def test_nothing_that_the_child_wrote_is_lost_when_its_parent_closes_first(tmp_path):
+def test_nothing_that_the_child_wrote_is_lost_when_its_parent_closes_first(database):
     # With a connection inherited, SQLite in the child took no lock: the parent, closing, removed the log that
     # the child was writing to.
-    path = tmp_path / "ledger.db"
     run(
         """
         insert(ledger, "before")
@@ -105,18 +132,17 @@ def test_nothing_that_the_child_wrote_is_lost_when_its_parent_closes_first(tmp_p
         os.write(closed[1], b"x")
         assert code(child) == -9
         """,
-        f"sqlite:///{path}",
+        database.url,
     )
-    assert names(path) == {"before", "child 1", "parent", "child 2"}
+    assert names(database) == {"before", "child 1", "parent", "child 2"}
 
 
-def test_a_fork_waits_for_the_transaction_of_another_thread(tmp_path):
-    path = tmp_path / "ledger.db"
+def test_a_fork_waits_for_the_transaction_of_another_thread(sqlite):
     run(
         """
         begun = threading.Event()
         def work():
-            with ledger._transaction() as rows:
+            with ledger._transaction(write=True) as rows:
                 rows.insert(task("thread"))
                 begun.set()
                 time.sleep(0.2)
@@ -126,29 +152,74 @@ def test_a_fork_waits_for_the_transaction_of_another_thread(tmp_path):
         assert code(fork(lambda: insert(ledger, "child"))) == 0
         thread.join()
         """,
-        f"sqlite:///{path}",
+        sqlite.url,
     )
-    assert names(path) == {"thread", "child"}
+    assert names(sqlite) == {"thread", "child"}
 
 
-def test_a_child_that_was_forked_inside_a_transaction_is_told_so(tmp_path):
-    path = tmp_path / "ledger.db"
+def test_a_child_does_not_wait_for_a_transaction_of_its_parents_in_postgres(postgresql):
+    run(
+        """
+        with ledger._transaction(write=True) as rows:
+            rows.insert(task("parent"))
+            assert code(fork(lambda: insert(ledger, "child"))) == 0
+        insert(ledger, "after")
+        """,
+        postgresql.url,
+    )
+    assert names(postgresql) == {"parent", "child", "after"}
+
+
+def test_a_child_that_ends_as_any_process_leaves_its_parents_connection_alone(database):
+    run(
+        """
+        insert(ledger, "before")
+        child = os.fork()
+        if child == 0:
+            insert(ledger, "child")
+            sys.exit()
+        assert code(child) == 0
+        for n in range(3):
+            insert(ledger, f"parent {n}")
+        """,
+        database.url,
+    )
+    assert names(database) == {"before", "child", "parent 0", "parent 1", "parent 2"}
+
+
+def test_a_child_has_connections_of_its_own(postgresql):
     said = run(
         """
-        with ledger._transaction() as rows:
+        def backend():
+            with ledger._engines.begin() as connection:
+                print(connection.exec_driver_sql("SELECT pg_backend_pid()").scalar(), flush=True)
+        backend()
+        assert code(fork(backend)) == 0
+        backend()
+        """,
+        postgresql.url,
+    )
+    first, of_child, again = said.split()
+    assert first == again
+    assert first != of_child
+
+
+def test_a_child_that_was_forked_inside_a_transaction_is_told_so(sqlite):
+    said = run(
+        """
+        with ledger._transaction(write=True) as rows:
             rows.insert(task("parent"))
             assert code(fork(lambda: insert(ledger, "child"))) == 1
         insert(ledger, "after")
         """,
-        f"sqlite:///{path}",
+        sqlite.url,
     )
     assert said.startswith("LedgerUnavailable")
     assert "forked in the middle of a transaction" in said
-    assert names(path) == {"parent", "after"}
+    assert names(sqlite) == {"parent", "after"}
 
 
-def test_forks_and_threads_that_write_do_not_wait_for_each_other_for_ever(tmp_path):
-    path = tmp_path / "ledger.db"
+def test_forks_and_threads_that_write_do_not_wait_for_each_other_for_ever(database):
     run(
         """
         def work(number):
@@ -162,9 +233,9 @@ def test_forks_and_threads_that_write_do_not_wait_for_each_other_for_ever(tmp_pa
         for thread in threads:
             thread.join()
         """,
-        f"sqlite:///{path}",
+        database.url,
     )
-    assert len(names(path)) == 85
+    assert len(names(database)) == 85
 
 
 def test_a_ledger_that_nobody_holds_any_more_is_not_kept_for_the_fork(tmp_path):

@@ -7,14 +7,15 @@ from contextlib import closing
 from dataclasses import fields, replace
 from datetime import datetime, timedelta, timezone
 
+import psycopg2
 import pytest
 
 from louver.canonical import fingerprint
 from louver.errors import IntegrityError
 from louver.ledger import open_ledger
-from louver.ledger.contract import ApprovalRequest, EffectRequest, RunStart
 from louver.ledger.names import OnUnknown, RunKey, TaskKey
 from louver.ledger.records import CheckpointRecord, PayloadRecord, RunRecord
+from louver.ledger.requests import ApprovalRequest, EffectRequest, RunStart
 from louver.sessions import Change, Claim
 from louver.states import Source, TaskState
 
@@ -32,7 +33,7 @@ PARKED = Change(to=TaskState.PAUSED, trigger="approval:requested")
 class Memory:
     """The rows of the store in memory, as somebody who can write them all."""
 
-    def __init__(self, path):
+    def __init__(self):
         self.tables = None
 
     def open(self, keys):
@@ -60,18 +61,20 @@ class Memory:
         del self.tables[PayloadRecord][(payload_id,)]
 
 
-class Sqlite:
-    """The rows of the store in SQLite, through another connection than the ledger's."""
+class Database:
+    """The rows of a store in a database, through another connection than the ledger's."""
 
-    def __init__(self, path):
-        self.path = path
+    def __init__(self, url, connection, parameter):
+        self.url = url
+        self.connection = connection
+        self.parameter = parameter
 
     def open(self, keys):
-        return open_ledger(f"sqlite:///{self.path}", keys)
+        return open_ledger(self.url, keys)
 
     def read(self, kind, **equal):
         ledger = self.open("any:0123456789abcdef")
-        with ledger._transaction() as rows:
+        with ledger._transaction(write=True) as rows:
             (found,) = rows.find(kind, **equal)
         ledger.close()
         return found
@@ -79,24 +82,40 @@ class Sqlite:
     def write(self, record):
         held = {entry.name: getattr(record, entry.name) for entry in fields(record)}
         names = [name for name, value in held.items() if type(value) in (str, bytes)]
-        values = ", ".join(f"{name} = :{name}" for name in names)
-        primary = " AND ".join(f"{name} = :{name}" for name in record.PRIMARY)
+        values = ", ".join(map(self.equal, names))
+        primary = " AND ".join(map(self.equal, record.PRIMARY))
         self.change(
             f"UPDATE louver_{record.TABLE} SET {values} WHERE {primary}",
             {name: held[name] for name in {*names, *record.PRIMARY}},
         )
 
     def remove(self, payload_id):
-        self.change("DELETE FROM louver_payload WHERE payload_id = :id", {"id": payload_id})
+        self.change(
+            f"DELETE FROM louver_payload WHERE {self.equal('payload_id')}", {"payload_id": payload_id}
+        )
+
+    def equal(self, name):
+        return f"{name} = {self.parameter.format(name)}"
 
     def change(self, statement, values):
-        with closing(sqlite3.connect(self.path)) as connection, connection:
-            assert connection.execute(statement, values).rowcount == 1
+        with closing(self.connection.cursor()) as cursor:
+            cursor.execute(statement, values)
+            assert cursor.rowcount == 1
+        self.connection.commit()
 
 
-@pytest.fixture(params=[Memory, Sqlite], ids=lambda kind: kind.__name__.lower())
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
 def store(request, tmp_path):
-    return request.param(tmp_path / "ledger.db")
+    if request.param == "memory":
+        yield Memory()
+    elif request.param == "sqlite":
+        path = tmp_path / "ledger.db"
+        with closing(sqlite3.connect(path)) as connection:
+            yield Database(f"sqlite:///{path}", connection, ":{}")
+    else:
+        url = request.getfixturevalue("postgres_url")
+        with closing(psycopg2.connect(url)) as connection:
+            yield Database(url, connection, "%({})s")
 
 
 @pytest.fixture

@@ -8,20 +8,23 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
 from urllib.parse import quote
 
+import psycopg2
 import pytest
 
 from louver.errors import (
     ConfigurationError,
     LedgerClosed,
+    LedgerError,
     LedgerSchemaError,
     LedgerUnavailable,
 )
 from louver.ledger import open_ledger
-from louver.ledger.records import PayloadRecord
+from louver.ledger.records import EventRecord, PayloadRecord
 from louver.ledger.sql.schema import upgrade
 from louver.signing import SigningKeys
 
@@ -34,8 +37,20 @@ def path(tmp_path):
     return tmp_path / "ledger.db"
 
 
+@pytest.fixture
+def url(request, path):
+    if request.param == "postgresql":
+        return request.getfixturevalue("postgres_url")
+    return "memory://" if request.param == "memory" else f"sqlite:///{path}"
+
+
+def accept(ledger, secret="event"):
+    given = {"dag_id": "d", "payload_fingerprint": "f" * 64, "run_id": "r", "now": PAYLOAD.saved_at}
+    return ledger.accept_event(identity=secret, event={"data": secret}, **given)
+
+
 def use(ledger):
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         assert rows.insert(PAYLOAD)
     ledger.close()
 
@@ -48,7 +63,7 @@ def test_memory_is_new_each_time():
 
 def test_an_absolute_path(path):
     use(open_ledger(f"sqlite:///{path}"))
-    with open_ledger(f"sqlite:///{path}")._transaction() as rows:
+    with open_ledger(f"sqlite:///{path}")._transaction(write=True) as rows:
         assert rows.get(PayloadRecord, "p") == PAYLOAD
 
 
@@ -90,9 +105,9 @@ def test_sqlite_is_set_up_to_be_safe(path):
     ],
     ids=["none", "text", "mapping", "keys"],
 )
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
-def test_keys_come_in_several_forms(store, keys, current, path):
-    ledger = open_ledger("memory://" if store == "memory" else f"sqlite:///{path}", keys=keys)
+@pytest.mark.parametrize("url", ["memory", "sqlite", "postgresql"], indirect=True)
+def test_keys_come_in_several_forms(url, keys, current):
+    ledger = open_ledger(url, keys=keys)
     assert ledger._keys.current == current
     ledger.close()
 
@@ -174,8 +189,8 @@ def test_a_locked_ledger_says_so_at_start_and_in_use(path):
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     assert "another process kept it" in refused(f"sqlite:///{path}?timeout=0.05")
-    with pytest.raises(LedgerUnavailable, match="another process kept it"), ledger._transaction():
-        pass
+    with pytest.raises(LedgerUnavailable, match="another process kept it"):
+        accept(ledger)
     holder.execute("ROLLBACK")
     holder.close()
     use(ledger)
@@ -250,15 +265,36 @@ def test_an_unreachable_server_is_named_without_the_password():
     assert SECRET not in said
 
 
-def test_no_error_or_traceback_of_the_database_shows_what_was_to_be_stored(path):
-    ledger = open_ledger(f"sqlite:///{path}")
-    with sqlite3.connect(path) as connection:
-        connection.execute("ALTER TABLE louver_payload RENAME TO elsewhere")
-    connection.close()
-    with pytest.raises(LedgerSchemaError) as caught, ledger._transaction() as rows:
-        rows.insert(PayloadRecord(payload_id=SECRET, envelope=SECRET.encode(), saved_at=PAYLOAD.saved_at))
+def change(url, statement):
+    if url.startswith("sqlite"):
+        connection = sqlite3.connect(url.removeprefix("sqlite:///"))
+    else:
+        connection = psycopg2.connect(url)
+    with closing(connection), closing(connection.cursor()) as cursor:
+        cursor.execute(statement)
+        connection.commit()
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
+def test_no_error_or_traceback_of_the_database_shows_what_was_to_be_stored(url):
+    ledger = open_ledger(url)
+    change(url, "ALTER TABLE louver_payload RENAME TO elsewhere")
+    with pytest.raises(LedgerSchemaError) as caught:
+        accept(ledger, SECRET)
     ledger.close()
     assert "airflow louver db upgrade" in str(caught.value)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("table", ["louver_event", "louver_payload"])
+def test_what_postgres_quotes_of_a_row_is_not_passed_on(postgres_url, table):
+    ledger = open_ledger(postgres_url)
+    change(postgres_url, f"ALTER TABLE {table} ADD CONSTRAINT never CHECK (false)")
+    with pytest.raises(LedgerError, match="nothing was written") as caught:
+        accept(ledger, SECRET)
+    assert ledger.load_event("d", SECRET) is None
+    ledger.close()
+    assert f'"{table}" violates check constraint' in str(caught.value)
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
@@ -267,27 +303,35 @@ def test_a_full_disk_is_told_and_writes_nothing(path):
     with ledger._engines.begin() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
         connection.exec_driver_sql(f"PRAGMA max_page_count={pages + 4}")
-    big = PayloadRecord(payload_id="big", envelope=bytes(1_000_000), saved_at=PAYLOAD.saved_at)
-    with pytest.raises(LedgerUnavailable, match="disk"), ledger._transaction() as rows:
-        rows.insert(big)
-    with ledger._transaction() as rows:
-        assert rows.find(PayloadRecord) == []
+    with pytest.raises(LedgerUnavailable, match="disk"):
+        accept(ledger, "x" * 1_000_000)
+    with ledger._transaction(write=False) as rows:
+        assert rows.find(EventRecord) == rows.find(PayloadRecord) == []
     ledger.close()
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
-def test_use_after_close_is_a_clear_error(store, path):
-    ledger = open_ledger("memory://" if store == "memory" else f"sqlite:///{path}")
+@pytest.mark.parametrize("url", ["memory", "sqlite", "postgresql"], indirect=True)
+def test_use_after_close_is_a_clear_error(url):
+    ledger = open_ledger(url)
     ledger.close()
     ledger.close()
-    with pytest.raises(LedgerClosed, match="open it again"), ledger._transaction():
-        pass
+    with pytest.raises(LedgerClosed, match="open it again"):
+        accept(ledger)
+    with pytest.raises(LedgerClosed, match="open it again"):
+        ledger.load_event("d", "event")
 
 
-def test_the_text_form_of_a_ledger_has_no_password(path):
-    ledger = open_ledger(f"sqlite:///{path}", keys=f"k:{SECRET}")
-    assert repr(ledger) == f"SqlLedger('sqlite:///{path}')"
+@pytest.mark.parametrize("url", ["memory", "sqlite", "postgresql"], indirect=True)
+def test_the_text_form_of_a_ledger_has_no_password(url, path):
+    ledger = open_ledger(url, keys=f"k:{SECRET}")
+    shown = repr(ledger)
     ledger.close()
+    assert SECRET not in shown
+    if url.startswith("sqlite"):
+        assert shown == f"SqlLedger('sqlite:///{path}')"
+    if url.startswith("postgresql"):
+        address = url.partition("@")[2].partition("?")[0]
+        assert shown == f"PostgresLedger('postgresql://louver:***@{address}')"
 
 
 @pytest.mark.parametrize("url", ["memory://", "sqlite://", "mysql://host/db", "sqlite:////nowhere/at/all.db"])

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import typing
-import uuid
 from dataclasses import fields, replace
 from datetime import datetime, timedelta, timezone
 from enum import Enum
@@ -20,30 +19,18 @@ from louver.ledger import open_ledger
 from louver.ledger.records import RECORDS, EffectRecord, EventRecord, PayloadRecord, RunRecord, TaskRecord
 from louver.states import TaskState
 
-#: A server to run these tests on as well, as postgresql://user@host/database; each test gets its own schema.
-POSTGRES = os.environ.get("LOUVER_TEST_POSTGRES")
-
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)
 AWKWARD = "Ünïcødé 🚀 'q' \"d\" %s %(a)s :name ?1 \\ \t\n\r x" + "y" * 300
 KATHMANDU = timezone(timedelta(hours=5, minutes=45))
 
 
-def postgres_url():
-    from sqlalchemy import create_engine, text
-
-    schema = f"louver_{uuid.uuid4().hex}"
-    engine = create_engine(POSTGRES.replace("postgresql://", "postgresql+psycopg2://"))
-    with engine.begin() as connection:
-        connection.execute(text(f"CREATE SCHEMA {schema}"))
-    engine.dispose()
-    return f"{POSTGRES}?options=-csearch_path%3D{schema}"
-
-
-@pytest.fixture(params=["memory", "sqlite", *(["postgresql"] if POSTGRES else [])])
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
 def url(request, tmp_path):
     if request.param == "memory":
         return "memory://"
-    return postgres_url() if request.param == "postgresql" else f"sqlite:///{tmp_path / 'ledger.db'}"
+    if request.param == "postgresql":
+        return request.getfixturevalue("postgres_url")
+    return f"sqlite:///{tmp_path / 'ledger.db'}"
 
 
 @pytest.fixture
@@ -91,10 +78,10 @@ def task(task_id="pay", **given):
 @pytest.mark.parametrize("kind", RECORDS, ids=lambda kind: kind.TABLE)
 def test_every_record_comes_back_as_it_went_in(ledger, kind, empty):
     record = make(kind, empty=empty)
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         assert rows.insert(record)
 
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         found = rows.get(kind, *primary(record))
         assert rows.find(kind) == [record]
 
@@ -113,12 +100,12 @@ def test_every_record_can_be_replaced(ledger, kind):
         name: value for name, value in _values(make(kind, empty=True)).items() if name not in kind.PRIMARY
     }
     after = replace(before, **others)
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         rows.insert(before)
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         rows.update(after)
         assert rows.get(kind, *primary(before)) == after
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         assert rows.get(kind, *primary(before)) == after
 
 
@@ -129,7 +116,7 @@ def _values(record):
 @pytest.mark.parametrize("name", [entry.name for entry in fields(EffectRecord) if entry.name != "kind"])
 def test_every_column_can_be_searched_by(ledger, name):
     filled, empty = make(EffectRecord), make(EffectRecord, empty=True)
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         rows.insert(filled)
         rows.insert(empty)
         found = rows.find(EffectRecord, **{name: getattr(filled, name)})
@@ -138,35 +125,35 @@ def test_every_column_can_be_searched_by(ledger, name):
 
 
 def test_each_member_of_an_enumeration_comes_back(ledger):
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         for state in TaskState:
             rows.insert(task(state.value, state=state))
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         assert {row.task_id: row.state for row in rows.find(TaskRecord)} == {s.value: s for s in TaskState}
 
 
 def test_an_insert_over_a_taken_primary_key_does_nothing(ledger):
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         assert rows.insert(task(version=1)) is True
         assert rows.insert(task(version=2)) is False
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         assert rows.insert(task(version=3)) is False
         assert rows.get(TaskRecord, "d", "r", "pay", -1) == task(version=1)
 
 
 def test_an_update_of_a_row_that_is_not_there_is_an_error(ledger):
-    with pytest.raises(LedgerError, match="no task row"), ledger._transaction() as rows:
+    with pytest.raises(LedgerError, match="no task row"), ledger._transaction(write=True) as rows:
         rows.update(task())
 
 
 def test_what_is_not_there_is_none_or_nothing(ledger):
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         assert rows.get(TaskRecord, "d", "r", "pay", -1) is None
         assert rows.find(TaskRecord, dag_id="d") == []
 
 
 def test_a_transaction_sees_what_it_wrote(ledger):
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         rows.insert(task())
         rows.update(task(state=TaskState.QUEUED))
         assert rows.get(TaskRecord, "d", "r", "pay", -1) == task(state=TaskState.QUEUED)
@@ -178,7 +165,7 @@ def test_rows_are_found_by_equality_of_several_fields_and_of_nothing(ledger):
     first = make(EventRecord, identity="1", run_id="r", triggered_at=None)
     second = make(EventRecord, identity="2", run_id="r", triggered_at=NOW)
     other = make(EventRecord, identity="3", run_id="s", triggered_at=None)
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         for record in (other, second, first):
             rows.insert(record)
         assert rows.find(EventRecord, run_id="r") == [first, second]
@@ -189,21 +176,21 @@ def test_rows_are_found_by_equality_of_several_fields_and_of_nothing(ledger):
 
 def test_rows_are_found_in_the_order_of_code_points_of_their_primary_key(ledger):
     names = ["Z", "a", "_", "ä", "ab", "a b", "-", "10", "9", "é", "🚀", "\uffff", ""]
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         for name in names:
             for index in (10, 9, -1):
                 rows.insert(replace(task(name), map_index=index))
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         found = [(row.task_id, row.map_index) for row in rows.find(TaskRecord)]
     assert found == sorted((name, index) for name in names for index in (10, 9, -1))
 
 
 def test_moments_are_ordered_and_kept_to_the_microsecond(ledger):
     moments = [NOW + timedelta(microseconds=step) for step in (0, 1, 999_999, 60_000_000)]
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         for number, moment in enumerate(moments):
             rows.insert(make(RunRecord, run_id=str(number), created_at=moment))
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         assert [row.created_at for row in rows.find(RunRecord)] == moments
 
 
@@ -212,7 +199,7 @@ def test_the_two_hours_of_one_name_stay_apart(ledger, fold):
     from zoneinfo import ZoneInfo
 
     moment = datetime(2025, 10, 26, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"), fold=fold)
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         rows.insert(replace(task(), updated_at=moment))
         found = rows.get(TaskRecord, "d", "r", "pay", -1)
     assert found.updated_at == datetime(2025, 10, 26, fold, 30, tzinfo=timezone.utc)
@@ -231,17 +218,17 @@ def test_the_two_hours_of_one_name_stay_apart(ledger, fold):
 )
 def test_what_one_store_could_not_hold_all_refuse(ledger, change):
     record = make(RunRecord, dag_id="d", run_id="r")
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         rows.insert(record)
         for write in (rows.insert, rows.update):
             with pytest.raises(ValueRefused, match=next(iter(change))):
                 write(replace(record, **change))
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         assert rows.find(RunRecord) == [record]
 
 
 def test_a_search_for_what_no_store_could_hold_is_refused(ledger):
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         with pytest.raises(ValueRefused):
             rows.get(PayloadRecord, "\0")
         with pytest.raises(ValueRefused):
@@ -251,17 +238,17 @@ def test_a_search_for_what_no_store_could_hold_is_refused(ledger):
 
 
 def test_a_search_by_something_that_is_no_field_is_a_mistake(ledger):
-    with ledger._transaction() as rows, pytest.raises(TypeError, match="no field key"):
+    with ledger._transaction(write=True) as rows, pytest.raises(TypeError, match="no field key"):
         rows.find(TaskRecord, key="d")
 
 
 @pytest.mark.parametrize("raised", [ValueError, LouverError, KeyboardInterrupt, SystemExit, GeneratorExit])
 def test_an_exception_takes_everything_back(ledger, raised):
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         rows.insert(task())
 
     def fail():
-        with ledger._transaction() as rows:
+        with ledger._transaction(write=True) as rows:
             rows.insert(task("other"))
             rows.update(task(state=TaskState.QUEUED))
             rows.insert(make(PayloadRecord))
@@ -270,14 +257,14 @@ def test_an_exception_takes_everything_back(ledger, raised):
     with pytest.raises(raised):
         fail()
 
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         assert rows.find(TaskRecord) == [task()]
         assert rows.find(PayloadRecord) == []
 
 
 def test_the_ledger_goes_on_after_many_failures(ledger):
     def fail():
-        with ledger._transaction() as rows:
+        with ledger._transaction(write=True) as rows:
             rows.insert(task())
             raise ValueError("no")
 
@@ -285,43 +272,43 @@ def test_the_ledger_goes_on_after_many_failures(ledger):
     for _ in range(40):
         with pytest.raises(ValueError, match="no"):
             fail()
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         assert rows.insert(task())
 
 
 def test_closing_twice_is_fine_and_use_after_it_a_clear_error(ledger):
     ledger.close()
     ledger.close()
-    with pytest.raises(LedgerClosed), ledger._transaction():
+    with pytest.raises(LedgerClosed), ledger._transaction(write=True):
         pass
 
 
 def test_memory_refuses_what_would_wait_for_itself_in_a_database():
     ledger = open_ledger("memory://")
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         rows.insert(task())
-        with pytest.raises(LedgerError, match="open in this thread"), ledger._transaction():
+        with pytest.raises(LedgerError, match="open in this thread"), ledger._transaction(write=True):
             pass
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         assert rows.find(TaskRecord) == [task()]
 
 
 def count(ledger, times):
     for _ in range(times):
-        with ledger._transaction() as rows:
+        with ledger._transaction(write=True) as rows:
             held = rows.get(TaskRecord, "d", "r", "pay", -1)
             rows.update(replace(held, version=held.version + 1))
 
 
 def test_threads_that_count_in_one_row_lose_nothing(ledger):
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         rows.insert(task())
     threads = [threading.Thread(target=count, args=(ledger, 50)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         assert rows.get(TaskRecord, "d", "r", "pay", -1).version == 200
 
 
@@ -334,18 +321,18 @@ ledger = open_ledger(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()
 for _ in range(200):
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         held = rows.get(TaskRecord, "d", "r", "pay", -1)
         rows.update(replace(held, version=held.version + 1))
 ledger.close()
 """
 
 
+# Memory is not shared between processes.
+@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 def test_processes_that_count_in_one_row_lose_nothing(url):
-    if url == "memory://":
-        pytest.skip("memory is not shared between processes")
     ledger = open_ledger(url)
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         rows.insert(task())
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     children = [
@@ -367,7 +354,7 @@ def test_processes_that_count_in_one_row_lose_nothing(url):
     for child in children:
         _, errors = child.communicate(timeout=120)
         assert child.returncode == 0, errors
-    with ledger._transaction() as rows:
+    with ledger._transaction(write=True) as rows:
         assert rows.get(TaskRecord, "d", "r", "pay", -1).version == 800
     ledger.close()
 
@@ -378,7 +365,7 @@ def test_of_many_that_insert_one_row_at_once_one_does(ledger):
 
     def insert(number):
         barrier.wait()
-        with ledger._transaction() as rows:
+        with ledger._transaction(write=True) as rows:
             inserted.append(rows.insert(task(version=number)))
 
     threads = [threading.Thread(target=insert, args=(number,)) for number in range(4)]

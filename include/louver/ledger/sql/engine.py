@@ -161,6 +161,7 @@ class Engines:
 def _make_engine(url: URL) -> Engine:
     if url.get_backend_name() == "sqlite":
         return _sqlite_engine(url)
+    # Only now: who has SQLite alone needs nothing of it.
     from louver.ledger.sql.postgres.engine import postgres_engine
 
     return postgres_engine(url)

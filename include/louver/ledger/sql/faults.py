@@ -19,7 +19,8 @@ UPGRADE = "airflow louver db upgrade"
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _UNDEFINED = {"42P01", "42703"}  # undefined_table, undefined_column
-_CONTENTION = {"40001", "40P01", "55P03"}  # serialization_failure, deadlock_detected, lock_not_available
+_CONTENTION = {"40001", "40P01"}  # serialization_failure, deadlock_detected
+_LOCKED = {"55P03"}  # lock_not_available, after the whole lock_timeout
 _GONE = {"57P01", "57P02", "57P03"}  # admin_shutdown, crash_shutdown, cannot_connect_now
 _FORBIDDEN = {"42501"}  # insufficient_privilege
 _NOWHERE = {"3F000"}  # invalid_schema_name
@@ -80,7 +81,7 @@ def _postgres(error: DBAPIError) -> _Meaning:
     code = getattr(error.orig, "pgcode", None) or ""
     if code in _UNDEFINED:
         return LedgerSchemaError, f"run `{UPGRADE}`"
-    if code in _CONTENTION:
+    if code in _CONTENTION | _LOCKED:
         return LedgerUnavailable, "another process was in the way; try again"
     if code in _READ_ONLY:
         return LedgerUnavailable, "the server is read-only; name the primary, not a standby"

@@ -24,6 +24,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from louver.errors import LedgerError
 from louver.ledger.records import Record, RunRecord
 from louver.ledger.requests import RunFilter
+from louver.ledger.sql.pages import SqlPages
 from louver.ledger.sql.tables import TABLES
 from louver.ledger.storable import FIELDS, require_fields, require_storable, storable
 
@@ -36,7 +37,7 @@ _KEY = "primary__"
 _EQUAL = "equal__"
 
 
-class SqlRows:
+class SqlRows(SqlPages):
     """
     Rows of one transaction.
 
@@ -44,7 +45,7 @@ class SqlRows:
     """
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._dialect = connection.dialect.name
 
     def get(self, kind: type[T], *primary: Any) -> T | None:
@@ -54,6 +55,10 @@ class SqlRows:
     def peek(self, kind: type[T], *primary: Any) -> T | None:
         """The row with this primary key, not locked."""
         return self._one(kind, primary, self._statements(kind).peek)
+
+    def hold(self, kind: type[T], *primary: Any) -> T | None:
+        """The row with this primary key, which nobody can remove until the transaction ends."""
+        return self._one(kind, primary, self._statements(kind).hold)
 
     def _one(self, kind: type[T], primary: tuple[Any, ...], statement: Executable) -> T | None:
         key: dict[str, Any] = {}
@@ -80,6 +85,10 @@ class SqlRows:
             values[_KEY + name] = values.pop(name)
         if self._connection.execute(self._statements(kind).update, values).rowcount != 1:
             raise LedgerError(f"there is no {kind.TABLE} row with this primary key to update")
+
+    def put(self, record: Record) -> None:
+        """Add the row, or replace the one that has its primary key."""
+        self._connection.execute(self._statements(type(record)).put, _values(storable(record)))
 
     def find(self, kind: type[T], /, **equal: Any) -> list[T]:
         """Rows with these field values, in order of their primary key; not locked."""
@@ -136,11 +145,15 @@ class _Statements:
         # SQLite has no FOR UPDATE and needs none: its transactions begin with the write lock.
         self.get: Executable = self._select.where(*key).with_for_update()
         self.peek: Executable = self._select.where(*key)
+        self.hold: Executable = self._select.where(*key).with_for_update(read=True, key_share=True)
         self.update: Executable = update(TABLES[kind]).where(*key)
         # ON CONFLICT is no common SQL, so each dialect has an insert of its own.
         of_dialect: Any = postgresql.insert if dialect == "postgresql" else sqlite.insert
         ignoring = of_dialect(TABLES[kind]).on_conflict_do_nothing(index_elements=list(kind.PRIMARY))
         self.insert: Executable = ignoring.execution_options(preserve_rowcount=True)
+        adding = of_dialect(TABLES[kind])
+        taken = {name: adding.excluded[name] for name in FIELDS[kind] if name not in kind.PRIMARY}
+        self.put: Executable = adding.on_conflict_do_update(index_elements=list(kind.PRIMARY), set_=taken)
 
     def find(self, wanted: tuple[tuple[str, bool], ...]) -> Executable:
         """The query by these fields; for each its name, and whether it is to be NULL."""

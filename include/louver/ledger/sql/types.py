@@ -77,6 +77,10 @@ class UtcTime(TypeDecorator[datetime]):
         return datetime.fromisoformat(value.removesuffix("Z")).replace(tzinfo=timezone.utc)
 
 
+def _of_dialect(dialect: Dialect) -> TypeEngine[Any]:
+    return dialect.type_descriptor(Text(collation="C") if dialect.name == "postgresql" else Text())
+
+
 class EnumText(TypeDecorator[Enum]):
     """
     A member of a text enumeration, kept as its value: a new member needs no migration.
@@ -90,6 +94,10 @@ class EnumText(TypeDecorator[Enum]):
     def __init__(self, kind: type[Enum]) -> None:
         super().__init__()
         self.kind = kind
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """The type of the column in that database; ordered as :func:`text` is."""
+        return _of_dialect(dialect)
 
     def process_bind_param(self, value: Enum | None, dialect: Dialect) -> str | None:
         """From the record to the database."""
@@ -105,6 +113,10 @@ class TextTuple(TypeDecorator[tuple[str, ...]]):
 
     impl = Text
     cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """The type of the column in that database; ordered as :func:`text` is."""
+        return _of_dialect(dialect)
 
     def process_bind_param(self, value: tuple[str, ...] | None, dialect: Dialect) -> str | None:
         """From the record to the database."""

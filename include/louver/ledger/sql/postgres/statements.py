@@ -171,7 +171,7 @@ COMMIT = Statement(
     mine AS (
         SELECT 1 FROM louver_effect e, held
         WHERE e.scope = :scope AND e.key = :key AND e.epoch = :epoch
-            AND e.state = 'started' AND e.kind = 'forward' AND e.session = :session
+            AND e.state = 'started' AND e.kind = 'forward' AND e.session = :session AND e.ticket = :ticket
             AND e.dag_id = :dag_id AND e.run_id = :run_id
             AND e.task_id = :task_id AND e.map_index = :map_index
         FOR UPDATE OF e
@@ -190,7 +190,7 @@ COMMIT = Statement(
     kept AS ({_PAYLOAD.format(source="done")})
     SELECT commit_sequence, lease_until, generation FROM done
     """,
-    {"scope": "text", "key": "text", "epoch": "bigint", **_PAYLOAD_TYPES},
+    {"scope": "text", "key": "text", "epoch": "bigint", "ticket": "text", **_PAYLOAD_TYPES},
 )
 """Commit a started effect of this very session."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -13,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from louver.audit import link
 from louver.crash_points import reach
-from louver.errors import IllegalTransition, LedgerUnavailable, Superseded
+from louver.errors import IllegalTransition, LedgerUnavailable, Superseded, ValueRefused
 from louver.ledger.control_operations import carried_out_first
 from louver.ledger.effect_operations import effect_binding, started
 from louver.ledger.names import EffectKind, EffectState, TaskKey, Token, Verb
@@ -87,42 +88,46 @@ class PostgresLedger(SqlLedger):
 
     def begin_effect(self, token: Token, request: EffectRequest, *, now: datetime) -> Begun:
         """One statement where the key is new and no approval guards it."""
-        if request.guarded_by is None:
-            record = storable(started(token, request, epoch=1, now=now))
-            values = _token_values(token) | values_of(record, "e")
-            binding = effect_binding(record, "intent")
-            values |= self._payload(record.intent_payload, request.intent, binding=binding, now=now)
-            if self._in_one("begin_effect", BEGIN, values) == [(1,)]:
-                return Begun(outcome=BeginOutcome.BEGUN, record=record)
+        with _what_comes_first():
+            if request.guarded_by is None:
+                record = storable(started(token, request, epoch=1, now=now))
+                values = _token_values(token) | values_of(record, "e")
+                binding = effect_binding(record, "intent")
+                values |= self._payload(record.intent_payload, request.intent, binding=binding, now=now)
+                if self._in_one("begin_effect", BEGIN, values) == [(1,)]:
+                    return Begun(outcome=BeginOutcome.BEGUN, record=record)
         return super().begin_effect(token, request, now=now)
 
     def commit_effect(
         self, token: Token, record: EffectRecord, result: Any, *, now: datetime
     ) -> EffectRecord:
         """One statement where this session began it, and it undoes nothing."""
-        if record.kind is EffectKind.FORWARD and record.state is EffectState.STARTED:
-            values = _token_values(token) | {
-                "scope": record.scope,
-                "key": record.key,
-                "epoch": record.epoch,
-                "now": now,
-            }
-            binding = effect_binding(record, "result")
-            values |= self._payload(record.result_payload, result, binding=binding, now=now)
-            rows = self._in_one("commit_effect", COMMIT, values)
-            if isinstance(rows, list) and rows:
-                ((sequence, lease_until, generation),) = rows
-                return storable(
-                    replace(
-                        record,
-                        state=EffectState.COMMITTED,
-                        commit_sequence=sequence,
-                        lease_until=lease_until,
-                        generation=generation,
-                        reason=None,
-                        updated_at=now,
+        own = (record.task, record.session) == (token.key, token.session)
+        with _what_comes_first():
+            if own and record.kind is EffectKind.FORWARD and record.state is EffectState.STARTED:
+                values = _token_values(token) | {
+                    "scope": record.scope,
+                    "key": record.key,
+                    "epoch": record.epoch,
+                    "ticket": record.ticket,
+                    "now": now,
+                }
+                binding = effect_binding(record, "result")
+                values |= self._payload(record.result_payload, result, binding=binding, now=now)
+                rows = self._in_one("commit_effect", COMMIT, values)
+                if isinstance(rows, list) and rows:
+                    ((sequence, lease_until, generation),) = rows
+                    return storable(
+                        replace(
+                            record,
+                            state=EffectState.COMMITTED,
+                            commit_sequence=sequence,
+                            lease_until=lease_until,
+                            generation=generation,
+                            reason=None,
+                            updated_at=now,
+                        )
                     )
-                )
         return super().commit_effect(token, record, result, now=now)
 
     # Tasks
@@ -137,32 +142,35 @@ class PostgresLedger(SqlLedger):
         """One statement where there is one change, or none: then it only fences."""
         if not changes and self._in_one("advance", FENCE, _token_values(token)) == [(1,)]:
             return ()
-        if len(changes) == 1:
-            moved = self._move("advance", ADVANCE, token, changes[0], {}, now=now)
-            if moved is not None:
-                return (moved,)
+        with _what_comes_first():
+            if len(changes) == 1:
+                moved = self._move("advance", ADVANCE, token, changes[0], {}, now=now)
+                if moved is not None:
+                    return (moved,)
         written = super().advance(token, *changes, now=now)
         self._forget(token)
         return written
 
     def complete(self, token: Token, change: Change, result: Any, *, now: datetime) -> TransitionRecord:
         """One statement: the result and the closing transition."""
-        values = self._checkpoint(token, RESULT, result, now=now)
-        if values is not None:
-            moved = self._move("complete", COMPLETE, token, change, values, now=now)
-            if moved is not None:
-                return moved
+        with _what_comes_first():
+            values = self._checkpoint(token, RESULT, result, now=now)
+            if values is not None:
+                moved = self._move("complete", COMPLETE, token, change, values, now=now)
+                if moved is not None:
+                    return moved
         written = super().complete(token, change, result, now=now)
         self._forget(token)
         return written
 
     def save_checkpoint(self, token: Token, name: str, value: Any, *, now: datetime) -> None:
         """One statement: the fence and the value."""
-        values = self._checkpoint(token, name, value, now=now)
-        if values is not None:
-            values |= _token_values(token)
-            if self._in_one("save_checkpoint", CHECKPOINT, values) == [(1,)]:
-                return
+        with _what_comes_first():
+            values = self._checkpoint(token, name, value, now=now)
+            if values is not None:
+                values |= _token_values(token)
+                if self._in_one("save_checkpoint", CHECKPOINT, values) == [(1,)]:
+                    return
         super().save_checkpoint(token, name, value, now=now)
 
     def park(self, token: Token, *given: Any, **named: Any) -> Any:
@@ -313,6 +321,15 @@ class PostgresLedger(SqlLedger):
             f"ledger {place_of(self._engines.url)}: the connection was lost at the end of a transaction and "
             "the server does not come back; whether it was written is not known"
         )
+
+
+def _what_comes_first() -> AbstractContextManager[None]:
+    """
+    Around a shortcut, whose values are made ready before anything is asked.
+
+    A value may be refused there; the common path then says so, unless the fence or a conflict comes first.
+    """
+    return suppress(ValueRefused)
 
 
 def _token_values(token: Token) -> _Values:

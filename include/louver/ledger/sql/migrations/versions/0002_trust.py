@@ -48,11 +48,31 @@ def _alter(text: sa.types.TypeEngine[str]) -> None:
     add("louver_transition", "key_id", text, "")
     add("louver_transition", "mac", text, "")
     add("louver_effect", "ticket", text, "")
+    _order_by_code_points(text)
     op.drop_index("louver_run_by_state", "louver_run")
     op.create_index("louver_run_by_time", "louver_run", ["created_at", "dag_id", "run_id"])
     op.create_index("louver_run_by_dag", "louver_run", ["dag_id", "created_at", "run_id"])
     op.create_index("louver_run_by_state", "louver_run", ["state", "created_at", "dag_id", "run_id"])
     op.create_index("louver_run_by_id", "louver_run", ["run_id"])
+
+
+def _order_by_code_points(text: sa.types.TypeEngine[str]) -> None:
+    """
+    Have the states ordered as all other text is.
+
+    Three of them stand in indexes, which must not depend on how the system's C library sorts.
+    """
+    if op.get_bind().dialect.name != "postgresql":
+        return
+    for table, columns in (
+        ("louver_run", ("state",)),
+        ("louver_task", ("state", "failure_kind")),
+        ("louver_transition", ("from_state", "to_state", "source", "precision")),
+        ("louver_effect", ("kind", "state", "on_unknown")),
+        ("louver_approval", ("ancestors", "approvers", "decision")),
+    ):
+        for column in columns:
+            op.alter_column(table, column, type_=text)
 
 
 def _create(text: sa.types.TypeEngine[str], moment: sa.types.TypeEngine[Any]) -> None:
@@ -73,12 +93,12 @@ def _create(text: sa.types.TypeEngine[str], moment: sa.types.TypeEngine[Any]) ->
         sa.Column("task_id", text, nullable=False),
         sa.Column("map_index", sa.BigInteger(), nullable=False),
         sa.Column("generation", sa.BigInteger(), nullable=False),
-        sa.Column("verb", sa.Text(), nullable=False),
+        sa.Column("verb", text, nullable=False),
         sa.Column("actor", text, nullable=True),
         sa.Column("reason", text, nullable=True),
-        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("source", text, nullable=False),
         sa.Column("sent_at", moment, nullable=False),
-        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("state", text, nullable=False),
         sa.Column("claimed_by", text, nullable=True),
         sa.Column("session", sa.BigInteger(), nullable=True),
         sa.Column("lease_until", moment, nullable=True),

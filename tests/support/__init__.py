@@ -1,0 +1,1 @@
+"""What tests of several tiers share. Nothing here needs pytest: benchmarks and crash tests use it too."""
