@@ -1,9 +1,9 @@
 # Thin: every target calls a script, and every script sets up what it needs by itself.
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test unit lint
+.PHONY: help demo up down test unit lint bench-ledger
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: ## the order workflow on a real Airflow, from kill to refund (4 minutes)
 	@scripts/demo
@@ -22,3 +22,6 @@ unit: ## the core's tests in seconds, without Airflow
 
 lint: ## ruff, mypy, import contracts
 	@scripts/lint
+
+bench-ledger: ## what the ledger costs, beside bare inserts and dbos (5 minutes); ARGS="--quick" tries it
+	@scripts/bench-ledger $(ARGS)

@@ -16,7 +16,7 @@ from airflow_home import ROOT, AirflowHome, HomeError
 from airflow_rest import RestError, TimedOut
 
 HOME = ROOT / ".airflow"
-DAGS = ("order_workflow",)
+DAGS = ("order_workflow", "import_rows")
 
 
 def say(text: str) -> None:

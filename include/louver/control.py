@@ -19,10 +19,13 @@ from louver.ledger.records import CommandRecord, TaskRecord
 from louver.ledger.requests import CommandRequest
 from louver.states import TaskState
 
-__all__ = ["PAUSE_NONCE", "Sent", "is_pause", "judge_command", "open_commands", "send"]
+__all__ = ["PAUSE_NONCE", "ROLLED_BACK", "Sent", "is_pause", "judge_command", "open_commands", "send"]
 
 PAUSE_NONCE = "pause-"
 """What the nonce of a park begins with where a person paused the task; others wait for an approval."""
+
+ROLLED_BACK = "rolled back"
+"""What the outcome of a pause begins with that was not reached in time."""
 
 _LEAVING = (TaskState.STOPPING,)
 

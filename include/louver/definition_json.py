@@ -222,6 +222,9 @@ def _retry(reader: _Reader) -> RetryPolicy:
         "max_attempts": retry.take("max_attempts", int, "a whole number"),
         "delay": _seconds(retry, "delay_seconds", 0),
         "max_delay": _seconds(retry, "max_delay_seconds", 3600),
+        "jitter": retry.take("jitter", (int, float), "a number from 0 to 1", 0.0),
+        "fatal": retry.texts("fatal"),
+        "retryable": retry.texts("retryable"),
     }
     retry.done()
     try:
@@ -285,7 +288,13 @@ def _write_node(node: Node) -> dict[str, Any]:
                 "four_eyes": node.four_eyes,
             }
         }
-    # Only where there are some: a definition without any keeps the fingerprint it had before there were any.
+    # What came later stands there only where it is used: other definitions keep the fingerprint they had.
+    policy = node.retry
+    rare = {
+        "jitter": float(policy.jitter),
+        "fatal": list(policy.fatal),
+        "retryable": list(policy.retryable),
+    }
     limits = {
         f"{name}_seconds": limit.total_seconds()
         for name, limit in (
@@ -305,6 +314,7 @@ def _write_node(node: Node) -> dict[str, Any]:
                 "delay_seconds": node.retry.delay.total_seconds(),
                 "backoff": str(node.retry.backoff),
                 "max_delay_seconds": node.retry.max_delay.total_seconds(),
+                **{name: value for name, value in rare.items() if value},
             },
             "approval": node.approval,
             "queue": node.queue,

@@ -287,7 +287,7 @@ def _is_stop(error: BaseException | None) -> bool:
 
 
 def _fail(call: TaskCall, told: Observations, error: Exception, failures: int, *, stopping: bool) -> Closing:
-    decision = decide_retry(call.retry, error, failures=failures)
+    decision = decide_retry(call.retry, error, failures=failures, seed=str(call.key))
     if stopping:
         decision = replace(decision, retry=False, reason="it was being stopped, so it is not tried again")
     change = _failure(decision, error)
@@ -297,7 +297,7 @@ def _fail(call: TaskCall, told: Observations, error: Exception, failures: int, *
 
 def _overrun(call: TaskCall, overrun: Overrun, failures: int) -> Change:
     error = TimeoutReached(f"{overrun}; its process did not react and was killed", overrun=overrun)
-    return _failure(decide_retry(call.retry, error, failures=failures), error)
+    return _failure(decide_retry(call.retry, error, failures=failures, seed=str(call.key)), error)
 
 
 def _failure(decision: RetryDecision, error: Exception) -> Change:

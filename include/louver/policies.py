@@ -1,15 +1,18 @@
 """
 Policies as pure functions: an input in, a frozen decision with its reason out.
 
-Retries live here. Timeouts, jitter, exception lists and retry budgets (rows T4, T5) have their place here
-too.
+Retries live here (row T4), timeouts in :mod:`louver.timeouts`. A retry budget per resource has its place
+here.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
+from hashlib import blake2b
 
 from louver import errors
 from louver.errors import DefinitionError
@@ -27,6 +30,7 @@ __all__ = [
 INFRASTRUCTURE_BUDGET = 2
 """How many lost processes a step survives beyond its own retries (semantics section 8)."""
 
+_EXCEPTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*|[A-Za-z_]\w*", re.ASCII)
 _MAX_ATTEMPTS = 1000
 _MAX_DELAY = timedelta(days=30)
 
@@ -68,13 +72,21 @@ class RetryPolicy:
     :param delay: before the first retry; 0 to 30 days.
     :param backoff: ``fixed``, or ``exponential``, which doubles the delay each time.
     :param max_delay: upper bound of a single delay.
-    :raises DefinitionError: where a number is out of range; bool is no number.
+    :param jitter: 0 to 1: each delay is made longer or shorter by up to this part of it, so that those who
+        failed together do not come back together.
+    :param fatal: exceptions that end the step at once, as ``package.module:Class``, or the bare name of a
+        built-in one; subclasses count.
+    :param retryable: where given, only these are tried again; ``fatal`` comes first.
+    :raises DefinitionError: where a number is out of range, or a name no exception's; bool is no number.
     """
 
     max_attempts: int = 1
     delay: timedelta = timedelta(0)
     backoff: Backoff = Backoff.FIXED
     max_delay: timedelta = timedelta(hours=1)
+    jitter: float = 0.0
+    fatal: Sequence[str] = ()
+    retryable: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if type(self.max_attempts) is not int or not 1 <= self.max_attempts <= _MAX_ATTEMPTS:
@@ -84,13 +96,44 @@ class RetryPolicy:
         for name, value in (("delay", self.delay), ("max_delay", self.max_delay)):
             if not isinstance(value, timedelta) or not timedelta(0) <= value <= _MAX_DELAY:
                 raise DefinitionError("must be from 0 to 30 days", attribute=f"retry.{name}_seconds")
+        if type(self.jitter) not in (int, float) or not 0 <= self.jitter <= 1:
+            raise DefinitionError("must be a number from 0 to 1", attribute="retry.jitter")
+        for name in ("fatal", "retryable"):
+            object.__setattr__(self, name, _exception_names(name, getattr(self, name)))
 
-    def delay_after(self, failures: int) -> timedelta:
-        """The wait after the given number of failures (1 or more)."""
-        if self.backoff is Backoff.FIXED:
-            return min(self.delay, self.max_delay)
+    def delay_after(self, failures: int, *, seed: str = "") -> timedelta:
+        """
+        The wait after the given number of failures (1 or more).
+
+        :param seed: who waits; the jitter is drawn from it, so the same task waits the same time again.
+        """
         # The exponent is bounded so that a long row of failures cannot overflow a timedelta.
-        return min(self.delay * (1 << min(failures - 1, 20)), self.max_delay)
+        factor = 1 if self.backoff is Backoff.FIXED else 1 << min(failures - 1, 20)
+        delay = min(self.delay * factor, self.max_delay)
+        if not self.jitter:
+            return delay
+        drawn = int.from_bytes(blake2b(f"{seed}:{failures}".encode(), digest_size=8).digest(), "big") / 2**64
+        return min(delay * (1 + self.jitter * (2 * drawn - 1)), self.max_delay)
+
+
+def _exception_names(attribute: str, names: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(names, str) or any(
+        not isinstance(name, str) or not _EXCEPTION.fullmatch(name) for name in names
+    ):
+        raise DefinitionError(
+            "must be a list of exceptions, as 'ValueError' or 'package.module:Class'",
+            attribute=f"retry.{attribute}",
+        )
+    return tuple(names)
+
+
+def _is_one_of(error: BaseException, names: Sequence[str]) -> bool:
+    """Whether the error's class, or one that it derives from, is named."""
+    return any(
+        f"{kind.__module__}:{kind.__qualname__}" in names
+        or (kind.__module__ == "builtins" and kind.__qualname__ in names)
+        for kind in type(error).__mro__
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,23 +163,32 @@ def classify(error: BaseException) -> tuple[FailureKind, bool]:
     return FailureKind.EXCEPTION, True
 
 
-def decide_retry(policy: RetryPolicy, error: BaseException, *, failures: int) -> RetryDecision:
+def decide_retry(
+    policy: RetryPolicy, error: BaseException, *, failures: int, seed: str = ""
+) -> RetryDecision:
     """
     What follows a failure.
 
     :param policy: the step's policy.
     :param error: what was raised.
     :param failures: failures of this generation, this one included.
+    :param seed: who waits, for the jitter.
     """
     kind, retryable = classify(error)
     if not retryable:
         return RetryDecision(retry=False, kind=kind, delay=timedelta(0), reason="another attempt cannot help")
+    if _is_one_of(error, policy.fatal):
+        reason = "the step's policy calls it fatal"
+        return RetryDecision(retry=False, kind=kind, delay=timedelta(0), reason=reason)
+    if policy.retryable and kind is FailureKind.EXCEPTION and not _is_one_of(error, policy.retryable):
+        reason = "the step's policy does not try it again"
+        return RetryDecision(retry=False, kind=kind, delay=timedelta(0), reason=reason)
     if failures >= policy.max_attempts:
         reason = f"attempt {failures} of {policy.max_attempts} was the last"
         return RetryDecision(retry=False, kind=kind, delay=timedelta(0), reason=reason)
     return RetryDecision(
         retry=True,
         kind=kind,
-        delay=policy.delay_after(failures),
+        delay=policy.delay_after(failures, seed=seed),
         reason=f"attempt {failures} of {policy.max_attempts} failed",
     )

@@ -122,20 +122,41 @@ def plan_opening(record: TaskRecord, claim: Claim, *, incarnation: int) -> Openi
     # Without a process of its own it was marked from outside, with no tries to compare.
     known = record.try_number > 0 or record.state.terminal
     cleared = known and claim.max_tries > record.max_tries
-    if reborn or (cleared and record.state not in _OCCUPYING):
-        return _next_generation(held)
+    # One that is paused in place has a process inside, and nothing that a resume would have to present.
+    occupied = record.state in _OCCUPYING or (record.state is TaskState.PAUSED and record.nonce is None)
+    if reborn:
+        return _next_generation(held, "the run was deleted and made again")
+    if cleared and not occupied:
+        return _next_generation(held, None)
     if cleared:
-        # A running task that is cleared goes on in its generation, with its attempts given back.
-        held = replace(held, failures=0, losses=0)
+        return _restart(held)
     if record.state is TaskState.PAUSED and claim.try_number == record.try_number:
         raise Superseded(f"{record.key}: it is parked, and this process does not resume it")
     return _continue(held)
 
 
-def _next_generation(held: TaskRecord) -> Opening:
+def _restart(held: TaskRecord) -> Opening:
+    """A running task that is cleared goes on in its generation, its attempts given back; none is lost."""
+    reason = "it was cleared while it ran"
+    if held.state is TaskState.RUNNING:
+        change = Change(
+            to=TaskState.QUEUED, trigger="executor:restarting", reason=reason, precision=Precision.BOUNDED
+        )
+    else:
+        change = Change(
+            to=TaskState.RETRY_WAIT,
+            trigger="runtime:attempt_lost",
+            reason=reason,
+            precision=Precision.BOUNDED,
+        )
+    again = replace(held, failures=0, losses=0)
+    return Opening(entry=Entry.START, record=again, changes=[change, *_to_starting(change.to)])
+
+
+def _next_generation(held: TaskRecord, reason: str | None) -> Opening:
     fresh = replace(held, generation=held.generation + 1, attempt=0, failures=0, losses=0, failure_kind=None)
     changes = [
-        Change(to=TaskState.PENDING, trigger="user:cleared", precision=Precision.BOUNDED),
+        Change(to=TaskState.PENDING, trigger="user:cleared", reason=reason, precision=Precision.BOUNDED),
         *_to_starting(TaskState.PENDING),
     ]
     return Opening(entry=Entry.START, record=fresh, changes=changes)

@@ -28,12 +28,12 @@ from louver.errors import (
     UpstreamUndone,
 )
 from louver.ledger.names import Decision, EffectState, RunKey, TaskKey, Verb
-from louver.ledger.records import ApprovalRecord
+from louver.ledger.records import ApprovalRecord, CommandRecord
 from louver.ledger.requests import ApprovalRequest, RunStart
 from louver.lifecycle import Ended, TaskCall
 from louver.ports import Parked, StepRuntime, tell_transition
 from louver.sessions import Change, Claim
-from louver.states import FailureKind, TaskState
+from louver.states import FailureKind, Precision, TaskState
 
 __all__ = ["ParkAnswer", "StepCalls", "run_start"]
 
@@ -103,6 +103,7 @@ class StepCalls:
         params: dict[str, Any] = {}
 
         def prepare(runtime: StepRuntime) -> None:
+            _keep_to_the_answer(runtime)
             self._check_ground(node, runtime)
             if node.params:
                 params.update(self._params(runtime))
@@ -241,8 +242,38 @@ def _newest_request(runtime: StepRuntime) -> ApprovalRecord | None:
     return asked[-1] if asked else None
 
 
+def _keep_to_the_answer(runtime: StepRuntime) -> None:
+    """A no is a no, even where the process that was to act on it has died: nobody is asked again."""
+    # That process has used up the park's nonce, so this is another attempt.
+    asked = _newest_request(runtime) if runtime.token.attempt > 1 else None
+    if asked is None:
+        return
+    record, _ = _settle(asked, ParkAnswer(), runtime)
+    if record.decision is Decision.REJECTED:
+        raise _rejected(record)
+    if record.decision is Decision.STOPPED:
+        raise _stopped(record)
+    if record.decision is Decision.EXPIRED:
+        raise _expired(record)
+
+
+def _rejected(record: ApprovalRecord) -> ApprovalRejected:
+    return ApprovalRejected(f"approval {record.request_id} was rejected")
+
+
+def _expired(record: ApprovalRecord) -> ApprovalExpired:
+    return ApprovalExpired(f"approval {record.request_id} expired; expiry never approves")
+
+
+def _stopped(record: ApprovalRecord) -> Ended:
+    reason = f"request {record.request_id}"
+    change = Change(to=TaskState.STOPPED, trigger="user:stop", actor=record.decided_by, reason=reason)
+    return Ended(change, TaskCancelled(f"stopped in answer to approval {record.request_id}"))
+
+
 def _go_on(runtime: StepRuntime, answer: ParkAnswer) -> None:
     """Decide how a parked task goes on: run again, or end."""
+    _stop_instead(runtime)
     asked = _newest_request(runtime)
     if asked is None:
         raise ConfigurationError(f"{runtime.token.key} was resumed, but it asked for nothing")
@@ -251,7 +282,7 @@ def _go_on(runtime: StepRuntime, answer: ParkAnswer) -> None:
     by = record.decided_by
     reason = f"request {record.request_id}"
     if record.decision is Decision.APPROVED:
-        change = Change(to=TaskState.QUEUED, trigger="approval:granted", actor=by, reason=reason)
+        change = _queued("approval:granted", actor=by, reason=reason)
     elif record.decision is Decision.REJECTED:
         rejected = Change(
             to=TaskState.FAILED,
@@ -260,10 +291,9 @@ def _go_on(runtime: StepRuntime, answer: ParkAnswer) -> None:
             reason=reason,
             failure_kind=FailureKind.APPROVAL_REJECTED,
         )
-        raise Ended(rejected, ApprovalRejected(f"approval {record.request_id} was rejected"))
+        raise Ended(rejected, _rejected(record))
     elif record.decision is Decision.STOPPED:
-        stopped = Change(to=TaskState.STOPPED, trigger="user:stop", actor=by, reason=reason)
-        raise Ended(stopped, TaskCancelled(f"stopped in answer to approval {record.request_id}"))
+        raise _stopped(record)
     elif record.decision is Decision.EXPIRED:
         expired = Change(
             to=TaskState.FAILED,
@@ -271,38 +301,66 @@ def _go_on(runtime: StepRuntime, answer: ParkAnswer) -> None:
             reason=reason,
             failure_kind=FailureKind.APPROVAL_EXPIRED,
         )
-        raise Ended(expired, ApprovalExpired(f"approval {record.request_id} expired; expiry never approves"))
+        raise Ended(expired, _expired(record))
     else:
-        change = Change(to=TaskState.QUEUED, trigger="user:resume", reason=f"{reason}: {why_open}")
+        change = _queued("user:resume", actor=None, reason=f"{reason}: {why_open}")
     for row in runtime.ledger.advance(runtime.token, change, now=runtime.now()):
         tell_transition(runtime.log, row)
+
+
+def _queued(trigger: str, *, actor: str | None, reason: str | None) -> Change:
+    """It was queued when it was answered, before this process began, which cannot tell when that was."""
+    return Change(
+        to=TaskState.QUEUED, trigger=trigger, actor=actor, reason=reason, precision=Precision.BOUNDED
+    )
 
 
 def _go_on_after_pause(runtime: StepRuntime, answer: ParkAnswer) -> None:
     """A task that a person paused goes on, or ends: by a command, else by what was answered in the UI."""
     now = runtime.now()
-    commands = runtime.ledger.claim_commands(runtime.token, lease_until=now + _CLAIM, now=now)
-    for verb, to, outcome in (
-        (Verb.STOP, TaskState.STOPPED, "stopped while it was paused"),
-        (Verb.RESUME, TaskState.QUEUED, "resumed"),
-    ):
-        command = next((command for command in commands if command.verb is verb), None)
-        if command is None and answer.verb is not verb:
+    commands = list(runtime.ledger.claim_commands(runtime.token, lease_until=now + _CLAIM, now=now))
+    asked = {command.verb for command in commands} | {answer.verb}
+    verb = Verb.STOP if Verb.STOP in asked else Verb.RESUME
+    command = next((command for command in commands if command.verb is verb), None)
+    if command is not None:
+        commands.remove(command)
+        actor, reason = command.actor, command.reason
+    else:
+        actor, reason = answer.by, None if verb in asked else "woken without an answer"
+    outcome = "stopped while it was paused" if verb is Verb.STOP else "resumed"
+    if verb is Verb.STOP:
+        change = Change(to=TaskState.STOPPED, trigger="user:stop", actor=actor, reason=reason)
+    else:
+        change = _queued("user:resume", actor=actor, reason=reason)
+    _carry_out(runtime, command, change, outcome=outcome)
+    for late in commands:
+        # Asked for by several at once, or overruled; it must not be carried out later, out of the blue.
+        runtime.ledger.refuse_command(late, outcome=f"it was {outcome.split()[0]} already", now=now)
+    if verb is Verb.STOP:
+        raise Ended(None, TaskCancelled(outcome), state=TaskState.STOPPED)
+
+
+def _stop_instead(runtime: StepRuntime) -> None:
+    """A stop goes before whatever was answered to a request for approval."""
+    now = runtime.now()
+    for command in runtime.ledger.claim_commands(runtime.token, limit=1, lease_until=now + _CLAIM, now=now):
+        if command.verb is not Verb.STOP:
+            # To be carried out at the start that follows, or refused there.
+            runtime.ledger.release_command(command, now=now)
             continue
-        trigger = f"user:{verb}"
-        if command is not None:
-            change = Change(to=to, trigger=trigger, actor=command.actor, reason=command.reason)
-            rows = runtime.ledger.obey(runtime.token, command, change, outcome=outcome, now=now)
-        else:
-            change = Change(to=to, trigger=trigger, actor=answer.by)
-            rows = runtime.ledger.advance(runtime.token, change, now=now)
-        for row in rows or ():
-            tell_transition(runtime.log, row)
-        if verb is Verb.STOP:
-            raise Ended(None, TaskCancelled(outcome), state=TaskState.STOPPED)
-        return
-    change = Change(to=TaskState.QUEUED, trigger="user:resume", reason="woken without an answer")
-    for row in runtime.ledger.advance(runtime.token, change, now=now):
+        outcome = "stopped while it waited for an approval"
+        change = Change(to=TaskState.STOPPED, trigger="user:stop", actor=command.actor, reason=command.reason)
+        _carry_out(runtime, command, change, outcome=outcome)
+        raise Ended(None, TaskCancelled(outcome), state=TaskState.STOPPED)
+
+
+def _carry_out(runtime: StepRuntime, command: CommandRecord | None, change: Change, *, outcome: str) -> None:
+    now = runtime.now()
+    if command is not None:
+        rows = runtime.ledger.obey(runtime.token, command, change, outcome=outcome, now=now)
+    else:
+        rows = runtime.ledger.advance(runtime.token, change, now=now)
+    for row in rows or ():
         tell_transition(runtime.log, row)
 
 

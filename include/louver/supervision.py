@@ -15,16 +15,17 @@ from datetime import datetime, timedelta
 from threading import RLock
 
 from louver.clock import Clock
-from louver.control import PAUSE_NONCE
+from louver.control import PAUSE_NONCE, ROLLED_BACK
 from louver.errors import IllegalTransition, LedgerUnavailable, Superseded, TaskCancelled, TimeoutReached
 from louver.ledger.contract import Ledger
 from louver.ledger.names import Token, Verb
 from louver.ledger.records import STATE, CommandRecord
 from louver.ledger.requests import Progress
+from louver.limits import Limits, SignsOfLife
 from louver.ports import Parked, StepLog, tell_transition
 from louver.sessions import Change
 from louver.states import TaskState
-from louver.timeouts import Overrun, Timeouts, first_overrun
+from louver.timeouts import Overrun, Timeouts
 
 __all__ = ["ControlSettings", "Supervision"]
 
@@ -78,15 +79,17 @@ class Supervision:
         self._clock = clock
         self._log = log
         self._settings = settings
-        self._timeouts = timeouts
         self._watched = watched
         self._lock = RLock()
-        self._ran = ran_before
-        self._running_since: datetime | None = None
-        self._checkpoint_at = clock.now()
+        self._limits = Limits(timeouts, ran_before=ran_before, now=clock.now())
+        self._signs = SignsOfLife(
+            ledger,
+            token,
+            clock,
+            heartbeat_interval=settings.heartbeat_interval,
+            progress_interval=settings.control_interval,
+        )
         self._polled_at = clock.now()
-        self._heartbeat_at: datetime | None = None
-        self._progress_at: datetime | None = None
         self._saved = False
         self._stop: CommandRecord | None = None
         self._stop_at: datetime | None = None
@@ -95,10 +98,7 @@ class Supervision:
         self._resume: CommandRecord | None = None
         self._in_place = False
         self._superseded: Superseded | None = None
-        self._overrun: Overrun | None = None
-        self._overrun_at: datetime | None = None
         self._something = False
-        self.persist_failures = 0
 
     # What is known
 
@@ -115,7 +115,7 @@ class Supervision:
     @property
     def overrun(self) -> Overrun | None:
         """The limit that was passed, if one was."""
-        return self._overrun
+        return self._limits.overrun
 
     @property
     def interrupted(self) -> bool:
@@ -130,7 +130,7 @@ class Supervision:
         process gone: it cannot prove its own death.
         """
         with self._lock:
-            overrun = self._overrun
+            overrun = self.overrun
             if overrun is None or self._on_overrun is None:
                 return
             self._advance(self._on_overrun(overrun))
@@ -142,8 +142,8 @@ class Supervision:
             return "another process has taken the task over"
         if self._stop_at is not None and now - self._stop_at >= grace:
             return "it was asked to stop and did not"
-        if self._overrun_at is not None and now - self._overrun_at >= grace:
-            return f"{self._overrun}"
+        if self._limits.overrun_at is not None and now - self._limits.overrun_at >= grace:
+            return str(self.overrun)
         return None
 
     # The life of the task
@@ -157,11 +157,12 @@ class Supervision:
         """
         with self._lock:
             commands = self._claim()
-            stop = _first(commands, Verb.STOP)
-            pause = _first(commands, Verb.PAUSE)
+            stop = self._one_of(commands, Verb.STOP, held=None)
+            pause = self._one_of(commands, Verb.PAUSE, held=None)
             self._refuse(commands, Verb.RESUME, "it was not paused")
             if stop is not None:
-                self._refuse(commands, Verb.PAUSE, "it was stopped")
+                if pause is not None:
+                    self._refuse((pause,), Verb.PAUSE, "it was stopped")
                 change = _change(TaskState.STOPPED, "user:stop", stop)
                 if self._obey(stop, change, outcome="stopped before it started"):
                     raise TaskCancelled("a stop was asked for before it started")
@@ -173,7 +174,7 @@ class Supervision:
 
     def running(self) -> None:
         """User code begins now."""
-        self._running_since = self._checkpoint_at = self._clock.now()
+        self._limits.running(self._clock.now())
 
     def saved(self) -> None:
         """There is a state to go on from."""
@@ -186,16 +187,18 @@ class Supervision:
             try:
                 self._take_up(self._claim(), now)
                 self._roll_back(now)
-                self._beat(now)
+                self._signs.beat(now)
             except LedgerUnavailable:
-                self.persist_failures += 1
+                self._signs.persist_failures += 1
             except IllegalTransition:
                 # The task has just ended by itself; there is nothing left to carry out.
                 pass
             except Superseded as superseded:
                 self._superseded = superseded
-            self._look_at_limits(now)
-            self._something = bool(self._stop or self._pause or self._superseded or self._overrun)
+            passed = self._limits.look(now)
+            if passed is not None:
+                self._log.tell("timeout", "%s", passed)
+            self._something = bool(self._stop or self._pause or self._superseded or self.overrun)
 
     def checkpoint(self) -> None:
         """
@@ -210,7 +213,7 @@ class Supervision:
         if not self._watched and now - self._polled_at >= self._settings.control_interval:
             self.poll()
         # After the limits were looked at: what was late does not become early by this checkpoint.
-        self._checkpoint_at = now
+        self._limits.checkpoint(now)
         if self._something:
             self._meet()
 
@@ -220,13 +223,14 @@ class Supervision:
                 raise self._superseded
             if self._stop is not None:
                 raise TaskCancelled("a stop was asked for")
-            if self._overrun is not None:
-                raise TimeoutReached(str(self._overrun), overrun=self._overrun)
+            if self.overrun is not None:
+                raise TimeoutReached(str(self.overrun), overrun=self.overrun)
             if self._pause is None:
                 return
             pause, self._pause = self._pause, None
             self._something = False
             change = _change(TaskState.PAUSED, "runtime:pause_reached", pause)
+            self._signs.last_word()
             nonce = _nonce() if self._can_go_on_later() else None
             outcome = "paused in place" if nonce is None else "paused, slot given back"
             if not self._obey(pause, change, outcome=outcome, nonce=nonce):
@@ -249,7 +253,7 @@ class Supervision:
 
     def _stay(self) -> None:
         """Wait where we are: there is no state to go on from, so the slot cannot be given back."""
-        self._hold_the_clock()
+        self._limits.held(self._clock.now())
         while True:
             self._clock.sleep(self._settings.control_interval)
             if not self._watched:
@@ -268,12 +272,6 @@ class Supervision:
                     break
         self._meet()
 
-    def _hold_the_clock(self) -> None:
-        """What passes now is no running time."""
-        if self._running_since is not None:
-            self._ran += self._clock.now() - self._running_since
-            self._running_since = None
-
     def stopped(self) -> bool:
         """
         Record that the code has stopped; False where nobody had asked for it.
@@ -282,33 +280,28 @@ class Supervision:
         """
         with self._lock:
             stop, self._stop = self._stop, None
+            self._signs.last_word()
             if stop is None:
                 return False
             self._obey(stop, _change(TaskState.STOPPED, "runtime:stop_confirmed", stop), outcome="stopped")
             return True
 
     def ended(self, how: str) -> None:
-        """Close what was asked for and came too late."""
+        """Close what was asked for and came too late, and tell the last word about progress."""
         with self._lock:
+            self._signs.last_word()
             for command in (self._stop, self._pause, self._resume):
                 if command is None:
                     continue
                 try:
                     self._ledger.refuse_command(command, outcome=how, now=self._clock.now())
                 except LedgerUnavailable:
-                    self.persist_failures += 1
+                    self._signs.persist_failures += 1
             self._stop = self._pause = self._resume = None
 
     def tell_progress(self, progress: Progress) -> None:
         """Tell how far it is: at most once every interval, and never at the task's expense (row T8)."""
-        now = self._clock.now()
-        if self._progress_at is not None and now - self._progress_at < self._settings.control_interval:
-            return
-        self._progress_at = now
-        try:
-            self._ledger.touch(self._token, progress=progress, now=now)
-        except LedgerUnavailable:
-            self.persist_failures += 1
+        self._signs.progress(progress)
 
     # How
 
@@ -317,23 +310,23 @@ class Supervision:
         return self._ledger.claim_commands(self._token, lease_until=now + _CLAIM, now=now)
 
     def _take_up(self, commands: tuple[CommandRecord, ...], now: datetime) -> None:
-        stop = _first(commands, Verb.STOP)
+        stop = self._one_of(commands, Verb.STOP, held=self._stop)
         if stop is not None:
             first = self._stop is None
             self._stop = stop
             if first:
                 self._stop_at = now
                 self._advance(_change(TaskState.STOPPING, "user:stop", stop))
-        pause = _first(commands, Verb.PAUSE)
+        pause = self._one_of(commands, Verb.PAUSE, held=self._pause)
         if pause is not None:
             if self._stop is not None or self._in_place:
-                self._refuse(commands, Verb.PAUSE, "it is being stopped" if self._stop else "it is paused")
-            elif self._pause is not None and self._pause.command_id == pause.command_id:
+                self._refuse((pause,), Verb.PAUSE, "it is being stopped" if self._stop else "it is paused")
+            elif self._pause is not None:
                 self._pause = pause
             else:
                 self._pause, self._pause_at = pause, now
                 self._advance(_change(TaskState.PAUSING, "user:pause", pause))
-        resume = _first(commands, Verb.RESUME)
+        resume = self._one_of(commands, Verb.RESUME, held=self._resume)
         if resume is None:
             return
         if self._in_place:
@@ -341,14 +334,27 @@ class Supervision:
         elif self._pause is not None:
             self._give_pause_up(resume, "taken back", by=resume)
         else:
-            self._refuse(commands, Verb.RESUME, "it was not paused")
+            self._refuse((resume,), Verb.RESUME, "it was not paused")
+
+    def _one_of(
+        self, commands: tuple[CommandRecord, ...], verb: Verb, *, held: CommandRecord | None
+    ) -> CommandRecord | None:
+        """The one to carry out, of those that several have sent at once; the others are refused."""
+        found = [command for command in commands if command.verb is verb]
+        if held is None:
+            mine = next(iter(found), None)
+        else:
+            mine = next((command for command in found if command.command_id == held.command_id), None)
+        others = tuple(command for command in found if command is not mine)
+        self._refuse(others, verb, f"a {verb} was asked for already")
+        return mine
 
     def _roll_back(self, now: datetime) -> None:
         late = self._pause_at is not None and now - self._pause_at >= self._settings.pause_window
         if self._pause is not None and late:
             seconds = self._settings.pause_window.total_seconds()
             reason = f"no checkpoint within {seconds:.0f} s"
-            self._give_pause_up(self._pause, f"rolled back: {reason}", by=None, reason=reason)
+            self._give_pause_up(self._pause, f"{ROLLED_BACK}: {reason}", by=None, reason=reason)
 
     def _give_pause_up(
         self, obeyed: CommandRecord, outcome: str, *, by: CommandRecord | None, reason: str | None = None
@@ -364,21 +370,6 @@ class Supervision:
         self._obey(obeyed, change, outcome=outcome)
         if by is not None and pause is not None:
             self._ledger.refuse_command(pause, outcome=outcome, now=self._clock.now())
-
-    def _beat(self, now: datetime) -> None:
-        due = self._heartbeat_at is None or now - self._heartbeat_at >= self._settings.heartbeat_interval
-        if due:
-            self._ledger.touch(self._token, persist_failures=self.persist_failures, now=now)
-            self._heartbeat_at = now
-
-    def _look_at_limits(self, now: datetime) -> None:
-        if self._overrun is not None or self._running_since is None:
-            return
-        ran = self._ran + (now - self._running_since)
-        found = first_overrun(self._timeouts, ran=ran, idle=now - self._checkpoint_at)
-        if found is not None:
-            self._overrun, self._overrun_at = found, now
-            self._log.tell("timeout", "%s", found)
 
     def _advance(self, change: Change) -> None:
         for row in self._ledger.advance(self._token, change, now=self._clock.now()):
@@ -399,10 +390,6 @@ class Supervision:
         for command in commands:
             if command.verb is verb:
                 self._ledger.refuse_command(command, outcome=outcome, now=self._clock.now())
-
-
-def _first(commands: tuple[CommandRecord, ...], verb: Verb) -> CommandRecord | None:
-    return next((command for command in commands if command.verb is verb), None)
 
 
 def _change(to: TaskState, trigger: str, command: CommandRecord) -> Change:

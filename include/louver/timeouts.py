@@ -103,11 +103,12 @@ def start_overrun(timeouts: Timeouts, *, queued_at: datetime, now: datetime) -> 
     return Overrun(kind=FailureKind.TIMEOUT_START, took=took, limit=timeouts.start)
 
 
-def running_time(rows: Iterable[TransitionRecord]) -> timedelta:
+def running_time(rows: Iterable[TransitionRecord], *, until: datetime | None = None) -> timedelta:
     """
     How long user code ran, as the transitions of one attempt tell; parks and waits do not count.
 
-    :param rows: in order of time; what has not ended yet is not counted.
+    :param rows: in order of time.
+    :param until: what has not ended yet is counted up to then; None does not count it.
     """
     total = timedelta(0)
     since: datetime | None = None
@@ -115,7 +116,7 @@ def running_time(rows: Iterable[TransitionRecord]) -> timedelta:
         if since is not None:
             total += row.at - since
         since = row.at if row.to_state in _AT_WORK else None
-    return total
+    return total if since is None or until is None else total + (until - since)
 
 
 def _seconds(time: timedelta) -> str:

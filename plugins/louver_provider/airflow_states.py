@@ -8,7 +8,7 @@ its last transition. The closing tasks ask Airflow and append what is missing to
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from louver.clock import SystemClock
 from louver.closing import definition_of
@@ -16,50 +16,49 @@ from louver.definition import Definition
 from louver.ledger.names import TaskKey
 from louver.ledger.records import TaskRecord
 from louver.sessions import Change
-from louver.states import FailureKind, Precision, Source, TaskState
-from louver_provider.runtime import StepProcess
+from louver.sightings import Shown, Sighting, explains_skip, in_order, missed_change
+from louver.states import Source, TaskState
 
-__all__ = ["change_from_airflow", "settle_from_airflow"]
+if TYPE_CHECKING:
+    from louver_provider.runtime import StepProcess
 
-_STARTED = frozenset({TaskState.STARTING, TaskState.RUNNING, TaskState.PAUSING, TaskState.STOPPING})
+__all__ = ["change_from_airflow", "settle_from_airflow", "shown_by"]
+
+_SHOWN = {
+    None: Shown.NOTHING,
+    "scheduled": Shown.WAITING,
+    "queued": Shown.WAITING,
+    "running": Shown.RUNNING,
+    "restarting": Shown.RUNNING,
+    "awaiting_input": Shown.PARKED,
+    "deferred": Shown.HELD,
+    "up_for_reschedule": Shown.HELD,
+    "up_for_retry": Shown.RETRYING,
+    "success": Shown.SUCCEEDED,
+    "failed": Shown.FAILED,
+    "skipped": Shown.SKIPPED,
+    "upstream_failed": Shown.SKIPPED,
+    "removed": Shown.GONE,
+}
 
 
-def change_from_airflow(state: TaskState, airflow_state: str | None) -> Change | None:
+def shown_by(airflow_state: str | None) -> Shown:
+    """What the state of a task instance means; one that is not known here is left alone as ``held``."""
+    return _SHOWN.get(airflow_state, Shown.HELD)
+
+
+def change_from_airflow(
+    state: TaskState, airflow_state: str | None, *, explained: bool | None = True
+) -> Change | None:
     """
     The transition that is missing, if one is.
 
     :param state: what the ledger holds.
     :param airflow_state: what Airflow's task instance is in; None where it has no state.
+    :param explained: whether an upstream did not deliver; see :func:`louver.sightings.missed_change`.
     """
-    if state.terminal:
-        return None
-    if airflow_state == "success":
-        return _marked(TaskState.SUCCEEDED, "Airflow holds it for success")
-    if airflow_state in ("skipped", "upstream_failed", "removed"):
-        if state in (TaskState.PENDING, TaskState.BLOCKED):
-            return Change(
-                to=TaskState.SKIPPED,
-                trigger="orchestrator:upstream",
-                reason=f"Airflow: {airflow_state}",
-                precision=Precision.BOUNDED,
-            )
-        return _marked(TaskState.SKIPPED, f"Airflow: {airflow_state}")
-    if airflow_state == "failed":
-        if state in _STARTED:
-            return Change(
-                to=TaskState.LOST,
-                trigger="runtime:attempt_lost",
-                reason="Airflow gave it up: its process ended without a word",
-                failure_kind=FailureKind.LOST,
-                precision=Precision.BOUNDED,
-            )
-        return _marked(TaskState.FAILED, "Airflow holds it for failed")
-    return None
-
-
-def _marked(to: TaskState, reason: str) -> Change:
-    kind = FailureKind.EXCEPTION if to is TaskState.FAILED else None
-    return Change(to=to, trigger="user:marked", reason=reason, failure_kind=kind, precision=Precision.BOUNDED)
+    seen = Sighting(shown=shown_by(airflow_state), said=airflow_state or "no state")
+    return missed_change(state, seen, explained=explained)
 
 
 def settle_from_airflow(ti: Any, process: StepProcess) -> None:
@@ -70,14 +69,18 @@ def settle_from_airflow(ti: Any, process: StepProcess) -> None:
     """
     definition = definition_of(process.start.key, process.ledger)
     known = {record.task_id: record for record in process.ledger.list_tasks(process.start.key)}
-    states = _airflow_states(ti, definition)
+    shown = _airflow_states(ti, definition)
+    states = {name: record.state for name, record in known.items()}
     now = SystemClock().now()
-    for name in definition.names:
-        record = known.get(name)
-        state = record.state if record is not None else TaskState.PENDING
-        change = change_from_airflow(state, states.get(name, "removed"))
+    for node in in_order(definition):
+        name, record = node.name, known.get(node.name)
+        explained = explains_skip(node, states)
+        change = change_from_airflow(
+            states.get(name, TaskState.PENDING), shown.get(name, "removed"), explained=explained
+        )
         if change is None:
             continue
+        states[name] = change.to
         key = TaskKey(ti.dag_id, ti.run_id, name)
         row = process.ledger.mark(key, change, session=_session(record), source=Source.WORKER, now=now)
         if row is not None:

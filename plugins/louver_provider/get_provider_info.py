@@ -58,6 +58,17 @@ def get_provider_info() -> dict[str, Any]:
                         kind="float",
                         default="5.0",
                     ),
+                    "reconciler": _option(
+                        "Who repairs what no process could do itself: embedded, a process that the"
+                        " scheduler brings with it; service, 'airflow louver reconcile --watch' run by you;"
+                        " off, nobody.",
+                        default="embedded",
+                    ),
+                    "reconcile_interval": _option(
+                        "Seconds between two rounds of the reconciler.",
+                        kind="float",
+                        default="5.0",
+                    ),
                     "xcom_inline_bytes": _option(
                         "Results up to this many bytes stand in the XCom row, where everybody who may see"
                         " XComs reads them; of larger ones the row holds a signed reference to the ledger."

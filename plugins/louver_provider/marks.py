@@ -1,30 +1,247 @@
-"""Recording that a person marked a Louver task in Airflow."""
+"""
+What people do to Louver's tasks in Airflow, noted inside the API server and recorded once Airflow has it.
+
+Airflow's audit log says who asked; it is read in the same session. What is noted is recorded after that
+session has committed, so that nothing is recorded which did not come about.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
+from airflow.models.taskinstance import TaskInstance
+from airflow.utils.session import create_session
+from sqlalchemy import event, or_, select
+from sqlalchemy.orm import Session, object_session
+
 from louver.clock import SystemClock
-from louver.ledger.names import TaskKey
-from louver.states import Source
-from louver_provider.airflow_states import change_from_airflow
+from louver.ledger.contract import Ledger
+from louver.ledger.names import RunKey, TaskKey
+from louver.ledger.records import TaskRecord
+from louver.sessions import Change
+from louver.sightings import occupies
+from louver.states import FailureKind, Source, TaskState
+from louver_provider.airflow_history import ANY_DAG, made_at, read_requests
+from louver_provider.airflow_requests import Request, Verb, asked_by, requests_in
 from louver_provider.hooks.ledger import get_ledger
+from louver_provider.operators.names import WITH_STATES
+from louver_provider.recorder import record_soon
 
-__all__ = ["record_mark"]
+__all__ = ["Deed", "carry_in", "note_mark", "note_skipped_with_run", "record_clears"]
+
+_LOOK_BACK = timedelta(seconds=60)
+_TRIES = 3
+_NOTED = "louver_noted"
+_REQUESTS = "louver_requests"
+
+_TO = {"success": TaskState.SUCCEEDED, "failed": TaskState.FAILED, "skipped": TaskState.SKIPPED}
+
+_SAME = {
+    TaskState.SUCCEEDED: frozenset({TaskState.SUCCEEDED}),
+    TaskState.FAILED: frozenset({TaskState.FAILED, TaskState.STOPPED, TaskState.LOST}),
+    TaskState.SKIPPED: frozenset({TaskState.SKIPPED, TaskState.CANCELLED}),
+    TaskState.CANCELLED: frozenset(state for state in TaskState if state.terminal),
+}
+"""Where a task is in one of these already, Airflow's state tells nothing new."""
 
 
-def record_mark(task_instance: Any, airflow_state: str) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deed:
     """
-    Append to the task's side chain what was set from outside; a task that Louver does not know is left alone.
+    What somebody did to a task.
+
+    :param change: the transition that it is.
+    :param max_tries: Airflow's after a clear; None otherwise.
+    """
+
+    task: TaskKey
+    change: Change
+    max_tries: int | None = None
+
+
+def note_mark(task_instance: Any, airflow_state: str) -> None:
+    """
+    Somebody has set the task to that state, in the session that the row belongs to.
 
     :param task_instance: Airflow's row.
-    :param airflow_state: ``success`` or ``failed``.
+    :param airflow_state: ``success``, ``failed`` or ``skipped``.
     """
-    ledger = get_ledger()
-    key = TaskKey(task_instance.dag_id, task_instance.run_id, task_instance.task_id, task_instance.map_index)
-    record = ledger.get_task(key)
-    if record is None:
+    ti, session = task_instance, object_session(task_instance)
+    key = TaskKey(ti.dag_id, ti.run_id, ti.task_id, ti.map_index)
+    _note(session, [_mark(key, airflow_state, session)])
+
+
+def note_skipped_with_run(dag_run: Any) -> None:
+    """
+    Somebody has marked the whole run: Airflow skips what had not begun, and tells no listener of it.
+
+    :param dag_run: Airflow's row.
+    """
+    session = object_session(dag_run)
+    if session is None:
         return
-    change = change_from_airflow(record.state, airflow_state)
-    if change is not None:
-        ledger.mark(key, change, session=record.session, source=Source.LISTENER, now=SystemClock().now())
+    run = RunKey(dag_run.dag_id, dag_run.run_id)
+    asked = [request for request in _requests(session, run) if request.verb is Verb.MARK_RUN]
+    if not asked:
+        return
+    skipped = session.execute(
+        select(TaskInstance.task_id, TaskInstance.map_index).where(
+            TaskInstance.dag_id == run.dag_id,
+            TaskInstance.run_id == run.run_id,
+            TaskInstance.operator.in_(WITH_STATES),
+            TaskInstance.state == "skipped",
+            # Others were skipped before, and not by this.
+            TaskInstance.updated_at >= asked[-1].at,
+        )
+    )
+    keys = [TaskKey(run.dag_id, run.run_id, row.task_id, row.map_index) for row in skipped]
+    ended = asked[-1].state == "failed"
+    _note(session, [_mark(key, "skipped", session, ended=ended) for key in keys])
+
+
+def record_clears(dag_id: str, *, since: datetime) -> None:
+    """
+    Record what was cleared in this Dag from then on; what a running task is cleared for, it finds itself.
+
+    :param dag_id: as it stands in the request's path: ``~`` for any.
+    :param since: when the request arrived that may have cleared something.
+    """
+    of_dag = [] if dag_id == ANY_DAG else [TaskInstance.dag_id == dag_id]
+    with create_session(scoped=False) as session:
+        rows = session.execute(
+            select(
+                TaskInstance.id,
+                TaskInstance.dag_id,
+                TaskInstance.run_id,
+                TaskInstance.task_id,
+                TaskInstance.map_index,
+                TaskInstance.max_tries,
+            ).where(
+                *of_dag,
+                TaskInstance.operator.in_(WITH_STATES),
+                or_(TaskInstance.state.is_(None), TaskInstance.state.in_(("scheduled", "queued"))),
+                TaskInstance.updated_at >= since,
+            )
+        ).all()
+        now = SystemClock().now()
+        deeds = []
+        for row in rows:
+            key = TaskKey(row.dag_id, row.run_id, row.task_id, row.map_index)
+            asked = asked_by(_requests(session, key.run), (Verb.CLEAR,), key.task_id, at=now, since=since)
+            if asked:
+                change = Change(
+                    to=TaskState.PENDING,
+                    trigger="user:cleared",
+                    at=max(filter(None, [made_at(row.id), since])),
+                    **_whose(asked),
+                )
+                deeds.append(Deed(task=key, change=change, max_tries=row.max_tries))
+    if deeds:
+        record_soon(lambda: carry_in(get_ledger(), deeds))
+
+
+def carry_in(ledger: Ledger, deeds: Iterable[Deed]) -> None:
+    """
+    Append to the tasks' side chains what was done to them.
+
+    A run that the ledger does not know is left alone: its first task finds what became of it.
+    """
+    for deed in deeds:
+        for _ in range(_TRIES):
+            record = ledger.get_task(deed.task)
+            if not _is_news(record, deed) or (record is None and ledger.get_run(deed.task.run) is None):
+                break
+            session = 0 if record is None else record.session
+            row = ledger.mark(
+                deed.task,
+                deed.change,
+                session=session,
+                source=Source.API,
+                max_tries=deed.max_tries,
+                now=SystemClock().now(),
+            )
+            # None: a process has opened it in between; what was done still holds.
+            if row is not None:
+                break
+
+
+def _is_news(record: TaskRecord | None, deed: Deed) -> bool:
+    if deed.change.to is not TaskState.PENDING:
+        state = record.state if record is not None else TaskState.PENDING
+        return state not in _SAME[deed.change.to]
+    # A running task that is cleared goes on in its generation; its next process records the restart.
+    if record is None or deed.max_tries is None or occupies(record):
+        return False
+    opened = record.try_number > 0 or record.state.terminal
+    return opened and deed.max_tries > record.max_tries
+
+
+def _mark(key: TaskKey, airflow_state: str, session: Session | None, *, ended: bool = False) -> Deed:
+    """
+    What was done to the task.
+
+    :param ended: it was skipped since somebody wants the run to have failed: then it must not look like a
+        step that was rightly left out, or what the run has done would not be undone.
+    """
+    now = SystemClock().now()
+    verbs = (Verb.MARK, Verb.MARK_RUN)
+    asked: Sequence[Request] = ()
+    if session is not None:
+        asked = asked_by(_requests(session, key.run), verbs, key.task_id, at=now, state=airflow_state)
+    to = TaskState.CANCELLED if ended else _TO[airflow_state]
+    change = Change(
+        to=to,
+        trigger="orchestrator:cascade" if ended else "user:marked",
+        failure_kind=FailureKind.EXCEPTION if to is TaskState.FAILED else None,
+        at=now,
+        **_whose(asked),
+    )
+    return Deed(task=key, change=change)
+
+
+def _whose(asked: Sequence[Request]) -> dict[str, Any]:
+    """Actor and reason; two people at the same moment leave the actor open."""
+    if not asked:
+        return {"reason": "set in Airflow"}
+    if len({request.actor for request in asked}) == 1:
+        return {"actor": asked[-1].actor, "reason": asked[-1].words}
+    names = " or ".join(request.actor or "somebody" for request in asked)
+    return {"reason": f"{asked[-1].words}, by {names}"}
+
+
+def _requests(session: Session, run: RunKey) -> list[Request]:
+    """What was asked for just now; one request may change many tasks, so it is read once a session."""
+    known: dict[RunKey, list[Request]] = session.info.setdefault(_REQUESTS, {})
+    if run not in known:
+        since = SystemClock().now() - _LOOK_BACK
+        known[run] = requests_in(read_requests(session, run, since=since), run)
+    return known[run]
+
+
+def _note(session: Session | None, deeds: Sequence[Deed]) -> None:
+    if session is None or not session.in_transaction():
+        record_soon(lambda: carry_in(get_ledger(), deeds))
+        return
+    noted: list[Deed] | None = session.info.get(_NOTED)
+    if noted is None:
+        noted = session.info[_NOTED] = []
+        event.listen(session, "after_commit", _committed)
+        event.listen(session, "after_rollback", _rolled_back)
+    noted.extend(deeds)
+
+
+def _committed(session: Session) -> None:
+    deeds = list(session.info.get(_NOTED) or ())
+    _rolled_back(session)
+    if deeds:
+        record_soon(lambda: carry_in(get_ledger(), deeds))
+
+
+def _rolled_back(session: Session) -> None:
+    session.info.pop(_REQUESTS, None)
+    noted = session.info.get(_NOTED)
+    if noted:
+        noted.clear()

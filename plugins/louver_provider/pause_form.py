@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from louver.ledger.names import Verb
 from louver.ledger.records import CommandRecord
 from louver_provider.approval_form import REQUEST_ID, ApprovalForm, table
 
-__all__ = ["PAUSE_OPTIONS", "describe_pause", "verb_of"]
+__all__ = ["PAUSE_OPTIONS", "describe_pause", "option_of", "verb_of"]
 
 PAUSE_OPTIONS = ("Resume", "Stop")
 """The options of a paused task, as Airflow shows them."""
@@ -49,3 +49,8 @@ def describe_pause(pause: CommandRecord) -> ApprovalForm:
 def verb_of(chosen: Sequence[str]) -> Verb | None:
     """What was chosen; None where it is no single option of a paused task."""
     return _VERBS.get(chosen[0]) if len(chosen) == 1 else None
+
+
+def option_of(verb: Verb, options: Iterable[str]) -> str | None:
+    """The option that means it, of those that a parked task offers; None where none does."""
+    return next((option for option in options if _VERBS.get(option) is verb), None)

@@ -19,6 +19,7 @@ __all__ = ["Settings", "airflow_home", "load_settings", "load_signing_keys"]
 
 SECTION = "louver"
 KEY_FILE = "louver_signing_key"
+RECONCILERS = ("embedded", "service", "off")
 
 _KIB = 1024
 _MOST_INLINE = 16 * _KIB * _KIB
@@ -36,6 +37,9 @@ class Settings:
     :param resume_guard: how long a task must have been parked before an answer is delivered.
     :param xcom_inline_bytes: results up to this size stand in the XCom row itself; 0 keeps all out of it.
     :param control: how closely running tasks are supervised.
+    :param reconciler: ``embedded``: the scheduler brings it with it. ``service``: somebody runs ``airflow
+        louver reconcile --watch``. ``off``: nobody does.
+    :param reconcile_interval: the pause between two of its rounds.
     :param max_value_bytes: larger values are refused before anything of them is written.
     """
 
@@ -44,6 +48,8 @@ class Settings:
     xcom_inline_bytes: int
     max_value_bytes: int
     control: ControlSettings
+    reconciler: str
+    reconcile_interval: timedelta
 
 
 def airflow_home() -> Path:
@@ -73,7 +79,17 @@ def load_settings() -> Settings:
             stop_grace=timedelta(seconds=_number("stop_grace", 10.0)),
             heartbeat_interval=timedelta(seconds=_number("heartbeat_interval", 5.0)),
         ),
+        reconciler=_choice("reconciler", RECONCILERS),
+        reconcile_interval=timedelta(seconds=_number("reconcile_interval", 5.0, least=0.1)),
     )
+
+
+def _choice(option: str, known: tuple[str, ...]) -> str:
+    """One of these words; the first one where nothing is set."""
+    text = conf.get(SECTION, option, fallback=known[0])
+    if text not in known:
+        raise ConfigurationError(f"[{SECTION}] {option} must be one of {', '.join(known)}, not {text!r}")
+    return text
 
 
 def _number(option: str, fallback: float, *, least: float = 0.0) -> float:

@@ -13,8 +13,9 @@ from louver.approvals import Answer
 from louver.ledger.names import Decision
 from louver.ledger.records import ApprovalRecord
 from louver.steps import ParkAnswer
-from louver_provider.api.answers import judge_park, judge_request
+from louver_provider.api.answers import judge_request
 from louver_provider.approval_form import describe_request
+from louver_provider.parks import judge_park
 from louver_provider.runtime import answer_from_event
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)

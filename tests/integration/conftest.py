@@ -20,8 +20,8 @@ from uuid import uuid4
 import pytest
 
 from louver.ledger import open_ledger
-from louver.ledger.requests import RunFilter
 from louver.ledger.contract import Ledger
+from louver.ledger.requests import RunFilter
 from louver_provider.cli.views import history_rows, run_view
 from shop import faults, prices
 

@@ -10,6 +10,7 @@ However the test's own process ends, the nursery sees it, kills all that it brou
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import select
@@ -22,6 +23,7 @@ import traceback
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
+from weakref import WeakSet
 
 __all__ = ["Child", "ChildFailed", "ChildKilled", "Nursery", "Talk"]
 
@@ -59,6 +61,10 @@ class Talk:
         """Wait for what the test says."""
         return self._connection.recv()
 
+    def is_told(self) -> bool:
+        """Whether the test has said something that was not heard yet."""
+        return self._connection.poll()
+
 
 class Child:
     """A process of the nursery's, as the test holds it."""
@@ -66,8 +72,12 @@ class Child:
     def __init__(self, talk: Connection, end: socket.socket) -> None:
         self._talk = talk
         self._end = end
-        self.pid = self._number()
         self._code: int | None = None
+        try:
+            self.pid = self._number()
+        except ChildFailed:
+            self.close()
+            raise
 
     def said(self) -> Any:
         """
@@ -102,8 +112,7 @@ class Child:
         """Wait for its end, and return its exit code; negative for a signal."""
         if self._code is None:
             self._code = self._number()
-            self._talk.close()
-            self._end.close()
+            self.close()
         return self._code
 
     def signal(self, number: int) -> None:
@@ -116,6 +125,11 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 self.signal(signal.SIGKILL)
             self.code()
+
+    def close(self) -> None:
+        """Hear no more of it."""
+        self._talk.close()
+        self._end.close()
 
     def _next(self) -> tuple[str, Any]:
         if not self._talk.poll(_PATIENCE_SECONDS):
@@ -164,6 +178,7 @@ class Nursery:
                 start_new_session=True,
             )
         self._control = mine
+        self._children: WeakSet[Child] = WeakSet()
 
     def __enter__(self) -> Nursery:
         return self
@@ -171,6 +186,8 @@ class Nursery:
     def __exit__(self, *_: object) -> None:
         self._control.close()
         self._process.wait(_PATIENCE_SECONDS)
+        for child in self._children:
+            child.close()
 
     def start(self, function: str, **given: Any) -> Child:
         """
@@ -182,9 +199,10 @@ class Nursery:
         end, its_end = socket.socketpair()
         with theirs, its_end:
             socket.send_fds(self._control, [function.encode()], [theirs.fileno(), its_end.fileno()])
-        talk = Connection(ours.detach())
-        talk.send(given)
-        return Child(talk, end)
+        child = Child(Connection(ours.detach()), end)
+        self._children.add(child)
+        child.say(given)
+        return child
 
     def call(self, function: str, **given: Any) -> Any:
         """
@@ -275,6 +293,9 @@ def _main(argv: Sequence[str]) -> None:
     control, *modules = argv
     for module in modules:
         importlib.import_module(module)
+    # What is there now is looked at by no child's collector, which would copy all of it.
+    gc.collect()
+    gc.freeze()
     with socket.socket(fileno=int(control)) as test:
         _Server(test).serve()
 

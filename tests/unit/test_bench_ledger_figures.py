@@ -164,8 +164,8 @@ def test_the_table_shows_each_figure_beside_the_baselines_and_the_verdicts():
     table = as_table(results, aims(results)).splitlines()
 
     (row,) = [line.split() for line in table if line.startswith(WHOLE + " ") and " us " in line]
-    # Median and p95, a second, of a bare insert, of a dbos step, statements, round trips.
-    assert row[3:] == ["4000", "us", "4000", "us", "250", "4.00", "0.33", "1", "2"]
+    # Median, p10, p95, a second, of a bare insert, of a dbos step, statements, round trips.
+    assert row[3:] == ["4000", "us", "4000", "us", "4000", "us", "250", "4.00", "0.33", "1", "2"]
     assert table[-1] == "0 aims kept, 2 missed"
     assert len({len(line) for line in table if line.endswith("MISSED")}) == 1
 
@@ -193,6 +193,7 @@ def test_the_json_holds_what_the_table_does():
         "store": "sqlite",
         "found": 7,
         "median": 0.002,
+        "p10": 0.002,
         "p95": 0.002,
         "samples": 1,
         "plan": ["Index Scan"],

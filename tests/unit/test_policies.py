@@ -100,3 +100,52 @@ def test_what_may_pass_is_tried_again_until_the_last_attempt(error: Exception) -
     assert {decision.kind for decision in decisions} == {FailureKind.EXCEPTION}
     assert decisions[0].delay == SECOND
     assert decisions[2].reason == "attempt 3 of 3 was the last"
+
+
+@pytest.mark.parametrize("jitter", [-0.1, 1.1, True, "0.1", float("nan")])
+def test_a_jitter_that_is_none_is_refused(jitter: object) -> None:
+    with pytest.raises(DefinitionError, match=r"retry\.jitter"):
+        RetryPolicy(jitter=jitter)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("names", ["ValueError", ["a b"], ["x:"], [5], ["a.b"]])
+@pytest.mark.parametrize("attribute", ["fatal", "retryable"])
+def test_what_is_no_exception_is_refused(attribute: str, names: object) -> None:
+    with pytest.raises(DefinitionError, match=f"retry.{attribute}"):
+        RetryPolicy(**{attribute: names})  # type: ignore[arg-type]
+
+
+def test_jitter_stays_within_its_part_and_spreads_those_who_failed_together() -> None:
+    policy = RetryPolicy(max_attempts=9, delay=timedelta(seconds=100), jitter=0.2)
+    waits = [policy.delay_after(1, seed=f"run-{number}") for number in range(200)]
+    assert all(timedelta(seconds=80) <= wait <= timedelta(seconds=120) for wait in waits)
+    assert len(set(waits)) == 200
+    assert max(waits) - min(waits) > timedelta(seconds=30)
+    assert policy.delay_after(1, seed="run-0") == waits[0]
+    assert policy.delay_after(2, seed="run-0") != waits[0]
+
+
+def test_no_delay_is_longer_than_the_longest() -> None:
+    policy = RetryPolicy(delay=timedelta(seconds=100), max_delay=timedelta(seconds=100), jitter=1)
+    assert max(policy.delay_after(1, seed=str(number)) for number in range(50)) <= timedelta(seconds=100)
+
+
+class Declined(ValueError):
+    """The card was declined."""
+
+
+@pytest.mark.parametrize(
+    ("policy", "error", "retry"),
+    [
+        (RetryPolicy(max_attempts=2, fatal=["ValueError"]), ValueError(), False),
+        (RetryPolicy(max_attempts=2, fatal=["ValueError"]), Declined(), False),
+        (RetryPolicy(max_attempts=2, fatal=["ValueError"]), KeyError(), True),
+        (RetryPolicy(max_attempts=2, fatal=[f"{__name__}:Declined"]), Declined(), False),
+        (RetryPolicy(max_attempts=2, fatal=["other:Declined", "Declined"]), Declined(), True),
+        (RetryPolicy(max_attempts=2, retryable=["OSError"]), ConnectionError(), True),
+        (RetryPolicy(max_attempts=2, retryable=["OSError"]), ValueError(), False),
+        (RetryPolicy(max_attempts=2, retryable=["OSError"], fatal=["TimeoutError"]), TimeoutError(), False),
+    ],
+)
+def test_the_lists_of_exceptions(policy: RetryPolicy, error: Exception, retry: bool) -> None:
+    assert decide_retry(policy, error, failures=1).retry is retry

@@ -115,7 +115,14 @@ def test_lost_processes_have_a_budget(state: TaskState) -> None:
 @pytest.mark.parametrize("state", [state for state in TaskState if state not in OCCUPIED])
 def test_a_clear_starts_the_next_generation(state: TaskState) -> None:
     """The worker sees it by a larger ``max_tries``; everything that was counted starts afresh."""
-    known = record(state=state, failures=2, losses=2, attempt=3, failure_kind=FailureKind.EXCEPTION)
+    known = record(
+        state=state,
+        nonce="park-1" if state is TaskState.PAUSED else None,
+        failures=2,
+        losses=2,
+        attempt=3,
+        failure_kind=FailureKind.EXCEPTION,
+    )
     opening = plan_opening(known, claim(max_tries=3), incarnation=1)
     after = walk(opening)
     assert opening.entry is Entry.START
@@ -124,14 +131,19 @@ def test_a_clear_starts_the_next_generation(state: TaskState) -> None:
     assert (after.state, after.failure_kind, after.max_tries) == (TaskState.STARTING, None, 3)
 
 
-@pytest.mark.parametrize("state", OCCUPIED)
-def test_a_clear_of_a_running_task_goes_on_in_its_generation(state: TaskState) -> None:
+@pytest.mark.parametrize("state", [*OCCUPIED, TaskState.PAUSED])
+def test_a_clear_of_a_running_task_goes_on_in_its_generation_and_costs_no_loss(state: TaskState) -> None:
+    """One that is paused in place has a process inside, too."""
     known = record(state=state, failures=2, losses=INFRASTRUCTURE_BUDGET)
     opening = plan_opening(known, claim(max_tries=3), incarnation=1)
     after = walk(opening)
     assert opening.entry is Entry.START
-    assert (after.generation, after.failures, after.losses, after.attempt) == (1, 0, 1, 2)
-    assert "user:cleared" not in [change.trigger for change in opening.changes]
+    assert (after.generation, after.failures, after.losses, after.attempt) == (1, 0, 0, 2)
+    first = opening.changes[0]
+    assert (first.reason, first.precision) == ("it was cleared while it ran", Precision.BOUNDED)
+    restarted = (TaskState.QUEUED, "executor:restarting")
+    given_up = (TaskState.RETRY_WAIT, "runtime:attempt_lost")
+    assert (first.to, first.trigger) == (restarted if state is TaskState.RUNNING else given_up)
 
 
 def test_a_task_that_nobody_opened_cannot_have_been_cleared() -> None:

@@ -104,6 +104,14 @@ class Stage:
         )
         return send(self.ledger, request, now=self.clock.now())
 
+    def ask_unseen(self, verb: Verb, actor: str) -> None:
+        """Ask for something at the very moment when somebody else does, too."""
+        request = CommandRequest(
+            command_id=uuid4().hex, task=KEY, verb=verb, actor=actor, reason=None, source=Source.CLI
+        )
+        self.ledger.open_run(run_start(self.definition, RUN), now=self.clock.now())
+        self.ledger.send_command(request, now=self.clock.now())
+
     def path(self) -> list[str]:
         return [str(row.to_state) for row in self.ledger.list_transitions(RUN)]
 
@@ -319,7 +327,8 @@ def test_a_stop_outranks_a_pause(stage: Stage) -> None:
 
     assert stage.live(work).state is TaskState.STOPPED
     assert "paused" not in stage.path()
-    assert [state for _, state, _ in stage.outcomes()] == ["refused", "done"]
+    # Both were sent at the same moment.
+    assert {verb: state for verb, state, _ in stage.outcomes()} == {"pause": "refused", "stop": "done"}
 
 
 def test_a_stop_of_what_does_not_run_is_honoured_at_its_start(stage: Stage) -> None:
@@ -359,6 +368,102 @@ def test_a_stop_survives_the_process_that_took_it_up(stage: Stage) -> None:
 
     assert stage.live(lambda ctx: pytest.fail("user code ran")).state is TaskState.STOPPED
     assert stage.path()[-5:] == ["stopping", "retry_wait", "queued", "starting", "stopped"]
+
+
+# Several people at once
+
+
+def test_what_several_want_at_once_is_done_once(stage: Stage) -> None:
+    def work(ctx: TaskContext) -> str:
+        if not stage.commands():
+            # Each was asked for before the other was there to be seen.
+            stage.ask_unseen(Verb.PAUSE, "ann")
+            stage.ask_unseen(Verb.PAUSE, "bob")
+        wait(stage, ctx, state=1)
+        return "done"
+
+    with pytest.raises(Parked):
+        stage.live(work)
+    assert sorted(outcome or "" for _, _, outcome in stage.outcomes()) == [
+        "a pause was asked for already",
+        "paused, slot given back",
+    ]
+    stage.ask_unseen(Verb.RESUME, "ann")
+    stage.ask_unseen(Verb.RESUME, "bob")
+    stage.ask_unseen(Verb.PAUSE, "eve")
+
+    assert stage.live(work).value == "done"
+
+    # Nothing is left to be carried out later, out of the blue.
+    assert {command.state for command in stage.commands()} == {CommandState.DONE, CommandState.REFUSED}
+    assert stage.path().count("paused") == 1
+
+
+def test_two_stops_at_once_are_one_and_the_other_is_refused(stage: Stage) -> None:
+    def work(ctx: TaskContext) -> None:
+        stage.ask_unseen(Verb.STOP, "ann")
+        stage.ask_unseen(Verb.STOP, "bob")
+        stage.ask_unseen(Verb.PAUSE, "eve")
+        wait(stage, ctx)
+
+    assert stage.live(work).state is TaskState.STOPPED
+    assert sorted(state for _, state, _ in stage.outcomes()) == ["done", "refused", "refused"]
+
+
+def test_a_pause_that_comes_while_one_is_being_reached_is_refused(stage: Stage) -> None:
+    def work(ctx: TaskContext) -> str:
+        supervision: Any = ctx._runtime.supervision
+        if not stage.commands():
+            stage.ask(Verb.PAUSE)
+            stage.clock.sleep(SECOND)
+            supervision.poll()
+            stage.ask_unseen(Verb.PAUSE, "bob")
+            stage.clock.sleep(SECOND)
+            supervision.poll()
+        ctx.checkpoint(1)
+        return "done"
+
+    with pytest.raises(Parked) as parked:
+        stage.live(work)
+    assert (parked.value.pause and parked.value.pause.actor) == "ann"
+    assert sorted(state for _, state, _ in stage.outcomes()) == ["done", "refused"]
+
+
+def test_an_intention_of_two_people_is_honoured_once(stage: Stage) -> None:
+    stage.ask_unseen(Verb.PAUSE, "ann")
+    stage.ask_unseen(Verb.PAUSE, "bob")
+    with pytest.raises(Parked):
+        stage.live(lambda ctx: None)
+
+    assert stage.live(lambda ctx: "done", answer=ParkAnswer(verb=Verb.RESUME, by="eve")).value == "done"
+    assert stage.path().count("paused") == 1
+
+
+@pytest.mark.parametrize("answered", [Verb.RESUME, None])
+def test_a_stop_goes_before_what_was_answered_in_the_ui(stage: Stage, answered: Verb | None) -> None:
+    stage.ask(Verb.PAUSE)
+    with pytest.raises(Parked):
+        stage.live(lambda ctx: None)
+    stage.ask(Verb.STOP, actor="bob")
+
+    closing = stage.live(lambda ctx: pytest.fail("user code ran"), answer=ParkAnswer(verb=answered, by="eve"))
+
+    assert closing.state is TaskState.STOPPED
+    assert stage.rows()[-1].actor == "bob"
+
+
+def test_a_stop_in_the_ui_goes_before_a_resume_that_was_sent(stage: Stage) -> None:
+    stage.ask(Verb.PAUSE)
+    with pytest.raises(Parked):
+        stage.live(lambda ctx: None)
+    stage.ask(Verb.RESUME, actor="bob")
+
+    answer = ParkAnswer(verb=Verb.STOP, by="eve")
+    closing = stage.live(lambda ctx: pytest.fail("user code ran"), answer=answer)
+
+    assert closing.state is TaskState.STOPPED
+    assert stage.rows()[-1].actor == "eve"
+    assert ("resume", "refused", "it was stopped already") in stage.outcomes()
 
 
 # Limits
@@ -418,6 +523,16 @@ def test_progress_is_no_checkpoint(stage: Stage) -> None:
     assert stage.rows()[-1].trigger == "timeout:idle"
     (touch,) = stage.ledger.list_touches(RUN)
     assert (touch.done, touch.total, touch.unit) == (9, 10, "rows")
+
+
+def test_the_last_word_about_progress_is_told(stage: Stage) -> None:
+    def work(ctx: TaskContext) -> None:
+        for number in range(1, 11):
+            ctx.progress(number, 10)
+
+    stage.live(work)
+    (touch,) = stage.ledger.list_touches(RUN)
+    assert touch.done == 10
 
 
 def test_a_result_that_comes_too_late_is_none(stage: Stage) -> None:

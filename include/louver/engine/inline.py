@@ -170,13 +170,15 @@ class _InlineRun:
     def _can_go_on(self, record: TaskRecord | None) -> bool:
         if record is None or record.state.terminal or record.state in (TaskState.PENDING, TaskState.BLOCKED):
             return False
+        if record.nonce is not None and self._is_asked_for(record):
+            return True
         if is_pause(record) and record.nonce is not None:
-            return self._is_asked_for(record)
+            return False
         # One that is neither waiting nor over was left behind by a call that died.
         return not any(request.task == record.key for request in self._waiting())
 
     def _is_asked_for(self, record: TaskRecord) -> bool:
-        """Whether a paused step is to go on, or to end."""
+        """Whether a parked step is to go on, or to end."""
         commands = self._ledger.list_commands(self._key, task_id=record.task_id)
         pending = open_commands(commands, generation=record.generation)
         return any(command.verb in (Verb.RESUME, Verb.STOP) for command in pending)

@@ -54,14 +54,14 @@ def require(ledger: Ledger, *needed: Capability, feature: str) -> None:
 
     :param ledger: the store, open.
     :param needed: what the feature cannot do without.
-    :param feature: as the message names it, in the plural or as a name that stands at its beginning.
+    :param feature: its name, with which the message begins.
     :raises ConfigurationError: naming the feature, the store, what it lacks, and which one to take instead.
     """
     missing = [capability for capability in dict.fromkeys(needed) if capability not in ledger.CAPABILITIES]
     if not missing:
         return
     lacks = ", ".join(f"{_LACKS[capability]} ({capability})" for capability in missing)
-    raise ConfigurationError(f"{feature}: {type(ledger).__name__} will not do, {lacks}; {_way_out(needed)}")
+    raise ConfigurationError(f"{feature} cannot use {type(ledger).__name__}: {lacks}; {_way_out(needed)}")
 
 
 def _way_out(needed: tuple[Capability, ...]) -> str:
@@ -72,4 +72,4 @@ def _way_out(needed: tuple[Capability, ...]) -> str:
     ]
     if not urls:
         return "no store of this release offers that, so leave the feature off"
-    return f"give a ledger URL that begins with {' or '.join(urls)}"
+    return f"give a ledger URL ([louver] ledger_url) that begins with {' or '.join(urls)}"

@@ -8,12 +8,14 @@ Every operation may raise :class:`~louver.errors.LedgerUnavailable` or :class:`~
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, ClassVar
 
 from louver.approvals import Answer, Evidence
+from louver.ledger.human_queue_contract import HumanQueue
+from louver.ledger.maintenance_contract import Maintenance
 from louver.ledger.names import RunKey, TaskKey, Token
 from louver.ledger.records import (
     ApprovalRecord,
@@ -39,13 +41,14 @@ from louver.ledger.requests import (
     RunFilter,
     RunStart,
 )
+from louver.ledger.survey_contract import Surveys
 from louver.sessions import Change, Claim
 from louver.states import RunState, Source
 
 __all__ = ["Ledger"]
 
 
-class Ledger(ABC):
+class Ledger(Maintenance, Surveys, HumanQueue):
     """Where Louver keeps what is true."""
 
     CAPABILITIES: ClassVar[frozenset[Capability]] = frozenset()
@@ -147,13 +150,22 @@ class Ledger(ABC):
 
     @abstractmethod
     def mark(
-        self, key: TaskKey, change: Change, *, session: int, source: Source, now: datetime
+        self,
+        key: TaskKey,
+        change: Change,
+        *,
+        session: int,
+        source: Source,
+        max_tries: int | None = None,
+        now: datetime,
     ) -> TransitionRecord | None:
         """
         Append to the side chain of a task held by nobody who could still write, and fence it.
 
         :param session: the session that was seen; where another has opened it since, nothing is done and the
             answer is None.
+        :param max_tries: Airflow's, where it is known. A process that comes late has no more than these; with
+            more of them the task was cleared (:func:`louver.sessions.plan_opening`).
         """
 
     @abstractmethod

@@ -107,6 +107,8 @@ class ControlOperations(TaskOperations):
         record, written = self._append(rows, held, changes, token.source, now)
         rows.update(record if nonce is None else replace(record, nonce=nonce))
         rows.update(replace(current, state=CommandState.DONE, outcome=outcome, closed_at=now))
+        if record.state.terminal:
+            self._void_requests(rows, token.key, now=now)
         return written
 
     @decision

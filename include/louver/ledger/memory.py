@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from operator import attrgetter
 from threading import RLock
 from typing import Any, TypeVar
 
 from louver.errors import LedgerClosed, LedgerError
+from louver.ledger.names import RunKey
 from louver.ledger.operations import LedgerOperations
-from louver.ledger.records import RECORDS, Record, RunRecord
+from louver.ledger.records import RECORDS, PayloadRecord, Record, RunRecord, SealRecord
 from louver.ledger.requests import Capability, RunFilter
-from louver.ledger.rows import Rows
+from louver.ledger.rows import OPENING_BYTES, TRAIL, Damaged, PayloadHead, Rows
 from louver.ledger.storable import require_fields, require_storable, storable
 from louver.ledger.transactions import MAX_VALUE_BYTES
 from louver.signing import SigningKeys
@@ -24,6 +25,7 @@ T = TypeVar("T", bound=Record)
 
 _Table = dict[tuple[Any, ...], Record]
 _Tables = dict[type[Record], _Table]
+_Written = dict[type[Record], dict[tuple[Any, ...], "Record | None"]]
 
 
 class MemoryLedger(LedgerOperations):
@@ -69,20 +71,33 @@ class MemoryLedger(LedgerOperations):
 
 
 class MemoryRows:
-    """The tables as one transaction sees them: what it wrote lies above what was there, until it commits."""
+    """
+    The tables as one transaction sees them: what it wrote lies above what was there, until it commits.
+
+    A row that it removed is None there.
+    """
 
     def __init__(self, tables: _Tables) -> None:
         self._tables = tables
-        self._written: _Tables = {kind: {} for kind in tables}
+        self._written: _Written = {kind: {} for kind in tables}
+        self._removing = False
 
     def get(self, kind: type[T], *primary: Any) -> T | None:
         """The row with this primary key."""
         for name, value in zip(kind.PRIMARY, primary, strict=True):
             require_storable(name, value)
-        found = self._written[kind].get(primary) or self._tables[kind].get(primary)
+        found = self._found(kind, primary)
         return found if isinstance(found, kind) else None
 
+    def _found(self, kind: type[Record], primary: tuple[Any, ...]) -> Record | None:
+        written = self._written[kind]
+        return written[primary] if primary in written else self._tables[kind].get(primary)
+
     def peek(self, kind: type[T], *primary: Any) -> T | None:
+        """The row with this primary key; the whole ledger is locked anyway."""
+        return self.get(kind, *primary)
+
+    def hold(self, kind: type[T], *primary: Any) -> T | None:
         """The row with this primary key; the whole ledger is locked anyway."""
         return self.get(kind, *primary)
 
@@ -90,7 +105,7 @@ class MemoryRows:
         """Add the row; False where its primary key is taken."""
         record = storable(record)
         kind, primary = type(record), _primary_of(record)
-        if primary in self._written[kind] or primary in self._tables[kind]:
+        if self._found(kind, primary) is not None:
             return False
         self._written[kind][primary] = record
         return True
@@ -103,9 +118,14 @@ class MemoryRows:
         """
         record = storable(record)
         kind, primary = type(record), _primary_of(record)
-        if primary not in self._written[kind] and primary not in self._tables[kind]:
+        if self._found(kind, primary) is None:
             raise LedgerError(f"there is no {kind.TABLE} row with this primary key to update")
         self._written[kind][primary] = record
+
+    def put(self, record: Record) -> None:
+        """Add the row, or replace the one that has its primary key."""
+        record = storable(record)
+        self._written[type(record)][_primary_of(record)] = record
 
     def find(self, kind: type[T], /, **equal: Any) -> list[T]:
         """Rows with these field values, in order of their primary key."""
@@ -120,6 +140,75 @@ class MemoryRows:
             and all(getattr(record, name) == value for name, value in equal.items())
         ]
         return sorted(found, key=_primary_of)
+
+    def page(
+        self, kind: type[T], /, *, after: tuple[Any, ...] | None = None, limit: int, **equal: Any
+    ) -> list[T | Damaged]:
+        """Rows with these field values behind this primary key, at most so many."""
+        found = self.find(kind, **equal)
+        return list([row for row in found if after is None or _primary_of(row) > after][:limit])
+
+    def read(self, kind: type[T], primaries: Iterable[tuple[Any, ...]]) -> list[T | Damaged]:
+        """The rows with these primary keys, as far as they are there."""
+        found = (self._found(kind, primary) for primary in primaries)
+        return [row for row in found if isinstance(row, kind)]
+
+    def count(self, kind: type[Record], /, **equal: Any) -> int:
+        """How many rows have these field values."""
+        return len(self.find(kind, **equal))
+
+    def remove(self, kind: type[Record], /, **equal: Any) -> int:
+        """Remove the rows with these field values, and say how many there were."""
+        found = self.find(kind, **equal)
+        self._removing = self._removing or bool(found)
+        self._written[kind].update((_primary_of(row), None) for row in found)
+        return len(found)
+
+    def discard(self, kind: type[Record], primaries: Iterable[tuple[Any, ...]]) -> None:
+        """Remove the rows with these primary keys, as far as they are there."""
+        self._removing = True
+        self._written[kind].update((primary, None) for primary in primaries)
+
+    def run_keys(self, *, dag_id: str | None, after: RunKey | None, limit: int) -> list[RunKey]:
+        """The runs that any row of the audit trail tells of."""
+        wanted = {} if dag_id is None else {"dag_id": dag_id}
+        found = {
+            RunKey(*attrgetter("dag_id", "run_id")(row))
+            for kind in TRAIL
+            for row in self.find(kind, **wanted)
+        }
+        return sorted(key for key in found if after is None or key > after)[:limit]
+
+    def of_runs(self, kind: type[T], runs: Iterable[RunKey], /, **equal: Any) -> list[T]:
+        """Rows of these runs with these field values, in order of their primary key."""
+        wanted = {(run.dag_id, run.run_id) for run in runs}
+        place = attrgetter("dag_id", "run_id")
+        return [row for row in self.find(kind, **equal) if place(row) in wanted]
+
+    def unsealed(self, *, after: RunKey | None, limit: int) -> list[RunKey]:
+        """Runs that are over by their state and have no seal of their own, in order of their names."""
+        sealed = {(seal.dag_id, seal.run_id, seal.incarnation) for seal in self.find(SealRecord)}
+        found = [
+            run.key
+            for run in self.find(RunRecord)
+            if run.state.terminal and (run.dag_id, run.run_id, run.incarnation) not in sealed
+        ]
+        return [key for key in found if after is None or key > after][:limit]
+
+    def sizes(self, payload_ids: Iterable[str]) -> Mapping[str, int]:
+        """Bytes of the envelopes of these payloads, as far as they are there."""
+        found = self.read(PayloadRecord, ((payload_id,) for payload_id in payload_ids))
+        return {row.payload_id: len(row.envelope) for row in found if isinstance(row, PayloadRecord)}
+
+    def heads(self, *, after: str | None, limit: int) -> list[PayloadHead]:
+        """Payloads without their values, in order of their ids, behind this one."""
+        return [
+            PayloadHead(
+                payload_id=row.payload_id, size=len(row.envelope), opening=row.envelope[:OPENING_BYTES]
+            )
+            for row in self.find(PayloadRecord)
+            if after is None or row.payload_id > after
+        ][:limit]
 
     def list_runs(self, wanted: RunFilter) -> list[RunRecord]:
         """Runs that meet the filter, the newest first."""
@@ -139,7 +228,21 @@ class MemoryRows:
     def commit(self) -> None:
         """Make what was written true, all of it at once."""
         # One call into C: a signal handler that raises (a timeout, Ctrl-C) comes before it or after it.
-        deque(map(dict.update, self._tables.values(), self._written.values()), maxlen=0)
+        if self._removing:
+            self._tables.update(self._without_removed())
+        else:
+            written: Iterable[Any] = self._written.values()
+            deque(map(dict.update, self._tables.values(), written), maxlen=0)
+
+    def _without_removed(self) -> _Tables:
+        """The tables that this transaction changed, as they are to be."""
+        return {
+            kind: {
+                primary: row for primary, row in {**self._tables[kind], **written}.items() if row is not None
+            }
+            for kind, written in self._written.items()
+            if written
+        }
 
 
 def _primary_of(record: Record) -> tuple[Any, ...]:

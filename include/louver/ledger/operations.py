@@ -11,9 +11,22 @@ from louver.ledger.approval_operations import ApprovalOperations
 from louver.ledger.control_operations import ControlOperations
 from louver.ledger.effect_operations import EffectOperations
 from louver.ledger.event_operations import EventOperations
+from louver.ledger.human_queue_operations import HumanQueueOperations
+from louver.ledger.maintenance_operations import MaintenanceOperations
+from louver.ledger.retention_operations import RetentionOperations
+from louver.ledger.survey_operations import SurveyOperations
 
 __all__ = ["LedgerOperations"]
 
 
-class LedgerOperations(EffectOperations, ApprovalOperations, EventOperations, ControlOperations):
+class LedgerOperations(
+    HumanQueueOperations,
+    EffectOperations,
+    ApprovalOperations,
+    EventOperations,
+    ControlOperations,
+    MaintenanceOperations,
+    RetentionOperations,
+    SurveyOperations,
+):
     """All of the contract, for a store that offers transactions over rows."""

@@ -7,14 +7,66 @@ store may override an operation with a faster statement of the same meaning; the
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from louver.ledger.records import Record, RunRecord
+from louver.ledger.names import RunKey
+from louver.ledger.records import (
+    ApprovalRecord,
+    CheckpointRecord,
+    EffectRecord,
+    Record,
+    RunRecord,
+    SealRecord,
+    TaskRecord,
+    TransitionRecord,
+)
 from louver.ledger.requests import RunFilter
 
-__all__ = ["Rows"]
+__all__ = ["OPENING_BYTES", "TRAIL", "Damaged", "PayloadHead", "Rows", "primary_of"]
 
 T = TypeVar("T", bound=Record)
+
+TRAIL: tuple[type[Record], ...] = (
+    RunRecord,
+    TaskRecord,
+    TransitionRecord,
+    SealRecord,
+    EffectRecord,
+    ApprovalRecord,
+    CheckpointRecord,
+)
+"""The kinds of row that tell of a run and are verified."""
+
+OPENING_BYTES = 2048
+"""How much of an envelope :class:`PayloadHead` shows: its binding, unless names in it are very long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damaged:
+    """
+    A row that is there and cannot be read: no ledger wrote it so.
+
+    :param primary: its primary key, as far as the store can tell.
+    """
+
+    kind: type[Record]
+    primary: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PayloadHead:
+    """
+    A payload without its value.
+
+    :param size: bytes of its envelope.
+    :param opening: the first :data:`OPENING_BYTES` of it.
+    """
+
+    payload_id: str
+    size: int
+    opening: bytes = field(repr=False)
 
 
 class Rows(Protocol):
@@ -32,8 +84,58 @@ class Rows(Protocol):
     def update(self, record: Record) -> None:
         """Replace the row that has this primary key."""
 
+    def put(self, record: Record) -> None:
+        """Add the row, or replace the one that has its primary key."""
+
+    def hold(self, kind: type[T], *primary: Any) -> T | None:
+        """The row with this primary key, which nobody can remove until the transaction ends; others may read
+        it, hold it too, and change it."""
+
     def find(self, kind: type[T], /, **equal: Any) -> list[T]:
         """Rows with these field values, in order of their primary key."""
 
+    def page(
+        self, kind: type[T], /, *, after: tuple[Any, ...] | None = None, limit: int, **equal: Any
+    ) -> list[T | Damaged]:
+        """
+        Rows with these field values, in order of their primary key, at most so many; not locked.
+
+        :param after: go on behind this primary key.
+        """
+
+    def read(self, kind: type[T], primaries: Iterable[tuple[Any, ...]]) -> list[T | Damaged]:
+        """The rows with these primary keys, as far as they are there, in any order; not locked."""
+
+    def count(self, kind: type[Record], /, **equal: Any) -> int:
+        """How many rows have these field values."""
+
+    def remove(self, kind: type[Record], /, **equal: Any) -> int:
+        """Remove the rows with these field values, and say how many there were."""
+
+    def discard(self, kind: type[Record], primaries: Iterable[tuple[Any, ...]]) -> None:
+        """Remove the rows with these primary keys, as far as they are there."""
+
+    def run_keys(self, *, dag_id: str | None, after: RunKey | None, limit: int) -> list[RunKey]:
+        """The runs that any row of the audit trail tells of, whether or not they have one of their own."""
+
+    def of_runs(self, kind: type[T], runs: Iterable[RunKey], /, **equal: Any) -> list[T]:
+        """Rows of these runs with these field values, in order of their primary key; not locked."""
+
+    def unsealed(self, *, after: RunKey | None, limit: int) -> list[RunKey]:
+        """Runs that are over by their state and have no seal of their own, in order of their names."""
+
+    def sizes(self, payload_ids: Iterable[str]) -> Mapping[str, int]:
+        """Bytes of the envelopes of these payloads, as far as they are there."""
+
+    def heads(self, *, after: str | None, limit: int) -> list[PayloadHead]:
+        """Payloads without their values, in order of their ids, behind this one."""
+
     def list_runs(self, wanted: RunFilter) -> list[RunRecord]:
         """Runs that meet the filter, the newest first; then by ``dag_id`` and ``run_id``, falling too."""
+
+
+def primary_of(row: Record | Damaged) -> tuple[Any, ...]:
+    """The row's primary key."""
+    if isinstance(row, Damaged):
+        return row.primary
+    return tuple(getattr(row, name) for name in row.PRIMARY)

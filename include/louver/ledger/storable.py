@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from datetime import datetime, timezone
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from louver.errors import TimestampError, ValueRefused
 from louver.ledger.records import RECORDS, Record
 from louver.timestamps import to_utc
 
-__all__ = ["FIELDS", "require_fields", "require_storable", "storable"]
+__all__ = ["FIELDS", "VALUES", "require_fields", "require_storable", "storable"]
 
 T = TypeVar("T", bound=Record)
 
@@ -25,6 +26,15 @@ FIELDS: dict[type[Record], tuple[str, ...]] = {
     kind: tuple(entry.name for entry in fields(kind)) for kind in RECORDS
 }
 """The names of the fields of each record class, in order."""
+
+
+VALUES: dict[type[Record], attrgetter[tuple[Any, ...]]] = {
+    kind: attrgetter(*names) for kind, names in FIELDS.items()
+}
+"""How to take all values of a record at once, in the order of :data:`FIELDS`."""
+
+_TIMES = {kind: [entry.name for entry in fields(kind) if "datetime" in entry.type] for kind in RECORDS}
+_TUPLES = {kind: [entry.name for entry in fields(kind) if "tuple" in entry.type] for kind in RECORDS}
 
 
 def require_fields(kind: type[Record], names: Any) -> None:
@@ -65,14 +75,21 @@ def storable(record: T) -> T:
 
     :raises ValueRefused: as :func:`require_storable`.
     """
+    kind = type(record)
+    values = VALUES[kind](record)
+    # All text in one look: this stands before every row that is written.
+    text = "".join([value for value in values if type(value) is str])
+    if not text.isascii() or "\0" in text:
+        for name, value in zip(FIELDS[kind], values, strict=True):
+            if isinstance(value, str):
+                require_storable(name, value)
+    for name in _TUPLES[kind]:
+        require_storable(name, getattr(record, name))
     moved: dict[str, Any] = {}
-    for name in FIELDS[type(record)]:
-        value = getattr(record, name)
-        if isinstance(value, datetime):
-            if value.tzinfo is not timezone.utc:
-                moved[name] = _in_utc(name, value)
-        else:
-            require_storable(name, value)
+    for name in _TIMES[kind]:
+        moment = getattr(record, name)
+        if moment is not None and moment.tzinfo is not timezone.utc:
+            moved[name] = _in_utc(name, moment)
     return replace(record, **moved) if moved else record
 
 

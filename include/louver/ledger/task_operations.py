@@ -9,12 +9,13 @@ from typing import Any
 
 from louver.approvals import Evidence, evidence_of
 from louver.audit import link
-from louver.errors import IntegrityError
+from louver.errors import IntegrityError, LedgerError
 from louver.ledger.names import Decision, RunKey, TaskKey, Token
 from louver.ledger.records import (
     RESULT,
     ApprovalRecord,
     CheckpointRecord,
+    EffectRecord,
     PayloadRecord,
     RunRecord,
     SealRecord,
@@ -24,7 +25,9 @@ from louver.ledger.records import (
 from louver.ledger.requests import OpenedTask, RunFilter, RunStart
 from louver.ledger.rows import Rows
 from louver.ledger.transactions import Transactional, decision, question
+from louver.seals import seal_content
 from louver.sessions import Change, Claim, apply_change, plan_opening
+from louver.signing import seal
 from louver.states import RunState, Source, TaskState
 
 __all__ = [
@@ -58,6 +61,13 @@ class TaskOperations(Transactional):
         )
         self._keep_definition(rows, start, now=now)
         if rows.insert(fresh):
+            # Of a run of this id that was cleaned away, effects may be left, with their places.
+            left = rows.find(EffectRecord, dag_id=fresh.dag_id, run_id=fresh.run_id)
+            places = [effect.commit_sequence for effect in left if effect.commit_sequence is not None]
+            if places:
+                fresh = replace(fresh, commits=max(places))
+                rows.update(fresh)
+            self._keep_definition(rows, start, now=now, held=True)
             return fresh
         known = rows.get(RunRecord, start.key.dag_id, start.key.run_id) or fresh
         if start.marker is None or known.marker == start.marker:
@@ -67,11 +77,18 @@ class TaskOperations(Transactional):
         if known.marker is not None:
             fresh = replace(fresh, incarnation=known.incarnation + 1)
         rows.update(fresh)
+        self._keep_definition(rows, start, now=now, held=True)
         return fresh
 
-    def _keep_definition(self, rows: Rows, start: RunStart, *, now: datetime) -> None:
+    def _keep_definition(self, rows: Rows, start: RunStart, *, now: datetime, held: bool = False) -> None:
+        """
+        See that the definition is there.
+
+        :param held: the run that needs it is written: nobody may take the definition for an orphan meanwhile.
+        """
         payload_id = definition_payload(start.definition_fingerprint)
-        if rows.peek(PayloadRecord, payload_id) is None:
+        found = (rows.hold if held else rows.peek)(PayloadRecord, payload_id)
+        if found is None:
             binding = definition_binding(start.definition_fingerprint)
             self._keep(rows, payload_id, dict(start.definition), binding=binding, now=now)
 
@@ -95,7 +112,8 @@ class TaskOperations(Transactional):
     ) -> None:
         run = rows.get(RunRecord, key.dag_id, key.run_id) or self._run(rows, key)
         if (run.state, run.reason) != (state, reason):
-            rows.update(replace(run, state=state, reason=reason, updated_at=now))
+            run = replace(run, state=state, reason=reason, updated_at=now)
+            rows.update(run)
         if state.terminal:
             self._seal(rows, run, now=now)
 
@@ -105,20 +123,26 @@ class TaskOperations(Transactional):
 
     def _seal(self, rows: Rows, run: RunRecord, *, now: datetime) -> SealRecord:
         key = run.key
-        ends = [
-            (task.task_id, task.map_index, task.version, task.head, task.side_version, task.side_head)
-            for task in rows.find(TaskRecord, dag_id=key.dag_id, run_id=key.run_id)
-        ]
-        seal = SealRecord(
+        equal = {"dag_id": key.dag_id, "run_id": key.run_id}
+        tasks = rows.find(TaskRecord, **equal)
+        content = seal_content(
+            run,
+            tasks,
+            rows.find(EffectRecord, **equal),
+            rows.find(ApprovalRecord, **equal),
+            rows.find(CheckpointRecord, **equal),
+            now=now,
+        )
+        record = SealRecord(
             dag_id=key.dag_id,
             run_id=key.run_id,
             incarnation=run.incarnation,
-            envelope=self._sealed(ends, binding=seal_binding(key, run.incarnation)),
+            # Not limited as values are: a run of many tasks has to end.
+            envelope=seal(content, binding=seal_binding(key, run.incarnation), keys=self._keys),
             sealed_at=now,
         )
-        if not rows.insert(seal):
-            rows.update(seal)
-        return seal
+        rows.put(record)
+        return record
 
     @question
     def get_seal(self, rows: Rows, key: RunKey) -> SealRecord | None:
@@ -176,7 +200,15 @@ class TaskOperations(Transactional):
 
     @decision
     def mark(
-        self, rows: Rows, key: TaskKey, change: Change, *, session: int, source: Source, now: datetime
+        self,
+        rows: Rows,
+        key: TaskKey,
+        change: Change,
+        *,
+        session: int,
+        source: Source,
+        max_tries: int | None = None,
+        now: datetime,
     ) -> TransitionRecord | None:
         run = self._run(rows, key.run)
         record = self._locked(rows, key, run, now=now)
@@ -192,6 +224,12 @@ class TaskOperations(Transactional):
                 failures=0,
                 losses=0,
             )
+        if change.trigger == "user:cleared":
+            record = replace(record, generation=record.generation + 1, attempt=0, failures=0, losses=0)
+        elif change.trigger == "runtime:attempt_lost":
+            record = replace(record, losses=record.losses + 1)
+        if max_tries is not None:
+            record = replace(record, max_tries=max_tries)
         number = record.side_version + 1
         after, row = apply_change(record, change, source=source, now=now, side_version=number)
         row = link(row, record.side_head, keys=self._keys)
@@ -200,16 +238,23 @@ class TaskOperations(Transactional):
             replace(after, session=record.session + 1, nonce=None, side_version=number, side_head=row.mac)
         )
         if after.state.terminal:
-            for request in self._pending_requests(rows, key):
-                # A task that is over waits for nobody's answer.
-                rows.update(replace(request, decision=Decision.VOID, decided_at=now))
+            self._void_requests(rows, key, now=now)
         return row
+
+    def _void_requests(self, rows: Rows, key: TaskKey, *, now: datetime) -> None:
+        """A task that is over waits for nobody's answer."""
+        for request in self._pending_requests(rows, key):
+            rows.update(replace(request, decision=Decision.VOID, decided_at=now))
 
     @staticmethod
     def _locked(rows: Rows, key: TaskKey, run: RunRecord, *, now: datetime) -> TaskRecord:
         """The task's record, made where it is new, and locked: whoever comes second waits for the first."""
         fresh = _new_record(key, run, now=now)
-        rows.insert(fresh)
+        # Held: whoever cleans the run away has either not begun, or is done with it.
+        if rows.insert(fresh) and rows.hold(RunRecord, key.dag_id, key.run_id) is None:
+            raise LedgerError(
+                f"run {key.run_id} of {key.dag_id} was just removed from the ledger; open it anew"
+            )
         return rows.get(TaskRecord, key.dag_id, key.run_id, key.task_id, key.map_index) or fresh
 
     @staticmethod

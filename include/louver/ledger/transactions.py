@@ -121,9 +121,7 @@ class Transactional(Ledger):
         :raises ValueRefused: where it is too large, before anything is written.
         """
         envelope = self._sealed(value, binding=binding)
-        record = PayloadRecord(payload_id=payload_id, envelope=envelope, saved_at=now)
-        if not rows.insert(record):
-            rows.update(record)
+        rows.put(PayloadRecord(payload_id=payload_id, envelope=envelope, saved_at=now))
         return digest_of(envelope)
 
     def _sealed(self, value: Any, *, binding: Mapping[str, Any]) -> bytes:

@@ -18,6 +18,9 @@ __all__ = [
     "check_begin_effect_of_a_committed_one_gives_the_recorded_result",
     "check_begin_effect_of_a_started_one_is_in_progress",
     "check_begin_effect_of_an_unknown_one_says_so",
+    "check_begin_effect_repeated_by_another_process_is_in_progress",
+    "check_begin_effect_repeated_by_the_same_call_is_begun",
+    "check_begin_effect_repeated_once_it_has_ended_finds_how",
     "check_begin_effect_where_the_undo_failed_waits_for_a_person",
     "check_begin_effect_with_a_refused_intent_writes_nothing",
     "check_begin_effect_with_another_intent_is_a_conflict_while_the_known_one_stands",
@@ -80,6 +83,56 @@ def check_begin_effect_of_a_started_one_is_in_progress(scene: Scene) -> None:
         for token in (again, other):
             begun = scene.ledger.begin_effect(token, scene.effect(), now=scene.after(3600))
             scene.equal((begun.outcome, begun.record), (BeginOutcome.IN_PROGRESS, started), "the answer")
+
+
+@check
+def check_begin_effect_repeated_by_the_same_call_is_begun(scene: Scene) -> None:
+    """Whose answer was lost calls again, with the same ticket, and finds that it was begun by itself."""
+    token = scene.launch("act")
+    request = scene.effect()
+    first = scene.ledger.begin_effect(token, request, now=scene.tick())
+
+    with scene.unchanged("a begin repeated"):
+        again = scene.ledger.begin_effect(token, request, now=scene.tick())
+        scene.equal(again, first, "what the repetition is told")
+        other = scene.ledger.begin_effect(token, scene.effect(), now=scene.now)
+        scene.equal(other.outcome, BeginOutcome.IN_PROGRESS, "what another call of this process is told")
+
+    scene.ledger.keep_effect(token, first.record, lease_until=scene.after(600))
+    again = scene.ledger.begin_effect(token, request, now=scene.tick())
+    scene.equal(again.outcome, BeginOutcome.BEGUN, "the answer once the lease was renewed")
+    scene.equal(again.record, scene.current(first.record), "the effect, as it stands now")
+
+
+@check
+def check_begin_effect_repeated_by_another_process_is_in_progress(scene: Scene) -> None:
+    """A ticket names a call of one process; what another one holds by it is another call."""
+    request = scene.effect()
+    started = scene.ledger.begin_effect(scene.launch("act"), request, now=scene.tick()).record
+    again = scene.launch("act", try_number=2)
+    other = scene.launch("look")
+
+    with scene.unchanged("an effect that is in progress"):
+        for token in (again, other):
+            begun = scene.ledger.begin_effect(token, request, now=scene.now)
+            scene.equal((begun.outcome, begun.record), (BeginOutcome.IN_PROGRESS, started), "the answer")
+
+
+@check
+def check_begin_effect_repeated_once_it_has_ended_finds_how(scene: Scene) -> None:
+    """A call that comes back late performs nothing a second time."""
+    token = scene.launch("act")
+    done, lost = scene.effect("done"), scene.effect("lost")
+    committed = scene.ledger.begin_effect(token, done, now=scene.tick()).record
+    scene.ledger.commit_effect(token, committed, "receipt", now=scene.tick())
+    unknown = scene.ledger.begin_effect(token, lost, now=scene.tick()).record
+    scene.ledger.lose_effect(unknown, reason="its process is dead", now=scene.tick())
+
+    with scene.unchanged("a begin repeated late"):
+        begun = scene.ledger.begin_effect(token, done, now=scene.now)
+        scene.equal((begun.outcome, begun.result), (BeginOutcome.RECORDED, "receipt"), "what is committed")
+        begun = scene.ledger.begin_effect(token, lost, now=scene.now)
+        scene.equal(begun.outcome, BeginOutcome.UNKNOWN, "what is unknown")
 
 
 @check

@@ -7,6 +7,7 @@ from functools import partial
 from louver.approvals import Answer
 from louver.errors import LedgerClosed
 from louver.ledger.names import Decision
+from louver.ledger.requests import RunFilter
 from louver.testing.scene import LAUNCHED, Scene, check
 
 __all__ = ["check_close_makes_use_afterwards_a_clear_error", "check_close_twice_is_fine"]
@@ -32,6 +33,14 @@ def check_close_makes_use_afterwards_a_clear_error(scene: Scene) -> None:
         "list_effects": lambda: ledger.list_effects(scene.run),
         "decide_approval": lambda: ledger.decide_approval("none", answer, now=now),
         "load_event": lambda: ledger.load_event(scene.run.dag_id, "none"),
+        "list_runs": lambda: ledger.list_runs(RunFilter()),
+        "seal_run": lambda: ledger.seal_run(scene.run, now=now),
+        "send_command": lambda: ledger.send_command(scene.command(), now=now),
+        "claim_commands": lambda: ledger.claim_commands(token, lease_until=now, now=now),
+        "list_commands": lambda: ledger.list_commands(scene.run),
+        "touch": lambda: ledger.touch(token, now=now),
+        "list_touches": lambda: ledger.list_touches(scene.run),
+        "take_lease": lambda: ledger.take_lease("none", "ann", lease_until=now, now=now),
     }.items():
         scene.refused(LedgerClosed, action, f"{what} after close")
 

@@ -9,7 +9,8 @@ The store contract, as a suite that any store can be held against; no pytest is 
 
 Every check is a plain function that takes ``open_ledger`` and raises
 :class:`~louver.testing.ContractBroken`; :data:`CHECKS` lists them all, for those who want one test for
-each. A name begins with the operation that it is about: ``check_<operation>_<meaning>``.
+each. A name begins with the operation that it is about: ``check_<operation>_<meaning>``. Those about what a
+store may leave out ask ``CAPABILITIES`` first, and hold nothing against one that does not claim it.
 
 What it does not do: look at stored bytes. That damage and swaps are found is a test of each store's own,
 which knows how to reach its rows.
@@ -19,19 +20,34 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from louver.errors import LedgerClosed
 from louver.ledger.contract import Ledger
+from louver.ledger.names import RunKey
 from louver.testing import (
     approvals,
     approved_effects,
+    capabilities,
+    chains,
+    claimed_commands,
+    cleaning,
+    commands,
     effects_begin,
     effects_end,
     events,
     handles,
+    human_queue,
+    listing,
+    maintenance,
+    obeyed_commands,
+    owner_leases,
     races,
     results,
     runs,
+    seals,
+    surveys,
     task_writes,
     tasks,
+    touches,
 )
 from louver.testing.scene import Check, OpenLedger
 
@@ -39,15 +55,28 @@ __all__ = ["CHECKS", "run_contract"]
 
 _GROUPS: tuple[ModuleType, ...] = (
     runs,
+    listing,
     tasks,
     task_writes,
+    chains,
+    seals,
     results,
     effects_begin,
     effects_end,
     approvals,
     approved_effects,
     events,
+    human_queue,
+    commands,
+    claimed_commands,
+    obeyed_commands,
+    touches,
+    owner_leases,
+    maintenance,
+    cleaning,
+    surveys,
     races,
+    capabilities,
     # The last, since it closes handles: what every call of open_ledger shares would be gone for the others.
     handles,
 )
@@ -79,7 +108,8 @@ def run_contract(open_ledger: OpenLedger) -> list[str]:
 
 
 def _reuse(opened: list[Ledger], open_ledger: OpenLedger) -> OpenLedger:
-    """Handles in order of opening, so that a whole run needs no more of them than one check does."""
+    """Handles in order of opening, so that a whole run needs no more of them at once than a check."""
+    opened[:] = filter(_is_open, opened)
     given = 0
 
     def next_handle() -> Ledger:
@@ -90,6 +120,14 @@ def _reuse(opened: list[Ledger], open_ledger: OpenLedger) -> OpenLedger:
         return opened[given - 1]
 
     return next_handle
+
+
+def _is_open(ledger: Ledger) -> bool:
+    try:
+        ledger.get_run(RunKey("contract-none", "none"))
+    except LedgerClosed:
+        return False
+    return True
 
 
 def _name_of(check: Check) -> str:

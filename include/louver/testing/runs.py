@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from louver.errors import IntegrityError, LedgerError, Superseded
 from louver.ledger.names import RunKey
-from louver.ledger.requests import RunFilter
 from louver.sessions import Entry
 from louver.states import RunState
 from louver.testing.scene import COMPLETED, LAUNCHED, Scene, check
 
 __all__ = [
     "check_get_run_of_an_unknown_one_is_none",
-    "check_list_runs_tells_them_apart_and_the_newest_comes_first",
     "check_load_definition_is_kept_once",
     "check_load_definition_that_is_missing_is_an_integrity_error",
     "check_open_run_again_changes_nothing",
@@ -140,27 +138,6 @@ def check_load_definition_that_is_missing_is_an_integrity_error(scene: Scene) ->
     scene.refused(
         IntegrityError, lambda: scene.ledger.load_definition(scene.definition_fingerprint), "a missing one"
     )
-
-
-@check
-def check_list_runs_tells_them_apart_and_the_newest_comes_first(scene: Scene) -> None:
-    """Runs are found by Dag, by id, and by both."""
-    dag_id = scene.run.dag_id
-    first = scene.begin(key=RunKey(dag_id, f"z-{scene.id}"))
-    second = scene.begin(key=RunKey(dag_id, f"a-{scene.id}"))
-    other = scene.begin(key=RunKey(f"other-{scene.id}", f"a-{scene.id}"))
-
-    scene.equal(scene.ledger.list_runs(RunFilter(dag_id=dag_id)), [second, first], "the runs of a Dag")
-    scene.equal(
-        scene.ledger.list_runs(RunFilter(run_id=f"a-{scene.id}")), [other, second], "the runs of an id"
-    )
-    both = scene.ledger.list_runs(RunFilter(dag_id=dag_id, run_id=f"a-{scene.id}"))
-    scene.equal(both, [second], "the run of a Dag and an id")
-    scene.equal(
-        scene.ledger.list_runs(RunFilter(dag_id=f"none-{scene.id}")), [], "the runs of an unknown Dag"
-    )
-    everything = [run for run in scene.ledger.list_runs(RunFilter(limit=10_000)) if scene.id in run.run_id]
-    scene.equal(everything, [other, second, first], "all runs")
 
 
 @check

@@ -14,9 +14,17 @@ from uuid import uuid4
 from louver.approvals import Answer
 from louver.canonical import fingerprint
 from louver.ledger.contract import Ledger
-from louver.ledger.names import Decision, EffectKind, OnUnknown, RunKey, TaskKey, Token
-from louver.ledger.records import ApprovalRecord, EffectRecord, RunRecord
-from louver.ledger.requests import ApprovalRequest, BeginOutcome, EffectRequest, OpenedTask, RunStart
+from louver.ledger.names import Decision, EffectKind, OnUnknown, RunKey, TaskKey, Token, Verb
+from louver.ledger.records import ApprovalRecord, CommandRecord, EffectRecord, RunRecord, TransitionRecord
+from louver.ledger.requests import (
+    ApprovalRequest,
+    BeginOutcome,
+    Capability,
+    CommandRequest,
+    EffectRequest,
+    OpenedTask,
+    RunStart,
+)
 from louver.sessions import Change, Claim
 from louver.states import FailureKind, Source, TaskState
 from louver.testing.judge import ContractBroken, Judge
@@ -91,7 +99,7 @@ class Scene(Judge):
         """
         Around what must write nothing about the run.
 
-        :raises ContractBroken: where the run, a task, a transition, an effect or an approval has changed.
+        :raises ContractBroken: where the run, or anything that belongs to it, has changed.
         """
         before = self._everything()
         yield
@@ -105,7 +113,14 @@ class Scene(Judge):
             "its transitions": self.ledger.list_transitions(self.run),
             "its effects": self.ledger.list_effects(self.run),
             "its approvals": self.ledger.list_approvals(self.run),
+            "its commands": self.ledger.list_commands(self.run),
+            "its signs of life": self.ledger.list_touches(self.run),
+            "its seal": self.ledger.get_seal(self.run),
         }
+
+    def offers(self, capability: Capability) -> bool:
+        """Whether the store says that it can do this."""
+        return capability in self.ledger.CAPABILITIES
 
     # Time
 
@@ -182,6 +197,11 @@ class Scene(Judge):
         token = self.launch(task_id, **given)
         self.ledger.complete(token, COMPLETED, result, now=self.tick())
         return token
+
+    def told(self, task_id: str = "act", *, chain: str = "main") -> list[TransitionRecord]:
+        """The rows of one chain of a task, in their order."""
+        rows = self.ledger.list_transitions(self.run, task_id=task_id)
+        return sorted((row for row in rows if row.chain == chain), key=lambda row: row.version)
 
     # Effects
 
@@ -280,3 +300,33 @@ class Scene(Judge):
         """Answer a request."""
         answer = Answer(decision=decision, by=by)
         return self.ledger.decide_approval(asked.request_id, answer, now=self.tick())
+
+    # Commands
+
+    def command(self, number: int = 1, verb: Verb = Verb.PAUSE, **changes: Any) -> CommandRequest:
+        """What somebody wants of the task ``act``; its number names it within the check."""
+        request = CommandRequest(
+            command_id=f"{self.id}-{number}",
+            task=self.key(),
+            verb=verb,
+            actor="ann",
+            reason="not now",
+            source=Source.CLI,
+        )
+        return replace(request, **changes)
+
+    def send(self, number: int = 1, verb: Verb = Verb.PAUSE, **changes: Any) -> CommandRecord:
+        """Send a command."""
+        return self.ledger.send_command(self.command(number, verb, **changes), now=self.tick())
+
+    def take_up(self, token: Token, *, limit: int = 100, seconds: float = 60) -> tuple[CommandRecord, ...]:
+        """Claim the open commands of the token's task, for so long."""
+        now = self.tick()
+        return self.ledger.claim_commands(token, limit=limit, lease_until=self.after(seconds), now=now)
+
+    def commanded(self, token: Token, number: int = 1, verb: Verb = Verb.PAUSE) -> CommandRecord:
+        """Send a command to the token's task and take it up; no other must be open."""
+        self.send(number, verb, task=token.key)
+        found = self.take_up(token)
+        self.equal(len(found), 1, "how many commands can be taken up")
+        return found[0]

@@ -99,7 +99,7 @@ def check_open_task_with_the_next_try_goes_on_in_its_generation(scene: Scene) ->
 @check
 def check_open_task_of_a_lost_process_is_tried_again_until_the_budget_is_used_up(scene: Scene) -> None:
     """Losses are counted apart from failures; one more than the budget ends the task as lost."""
-    scene.launch("act")
+    scene.launch("act", max_tries=9)
     for lost in range(1, INFRASTRUCTURE_BUDGET + 1):
         opened = scene.open("act", try_number=1 + lost, max_tries=9)
         scene.equal(opened.entry, Entry.START, f"after {lost} losses")
@@ -135,7 +135,7 @@ def check_open_task_after_a_clear_starts_the_next_generation(scene: Scene) -> No
 
 @check
 def check_open_task_after_a_clear_while_running_goes_on_in_its_generation(scene: Scene) -> None:
-    """Who clears a running task restarts it; its checkpoints stay, its attempts are given back."""
+    """Who clears a running task restarts it: its checkpoints stay, its attempts are given back."""
     token = scene.launch("act")
     scene.ledger.advance(token, ERROR, now=scene.tick())
     scene.launch("act", try_number=2)
@@ -143,7 +143,12 @@ def check_open_task_after_a_clear_while_running_goes_on_in_its_generation(scene:
     opened = scene.open("act", try_number=3, max_tries=4)
 
     scene.equal(opened.token.generation, 1, "the generation")
-    scene.equal((opened.record.failures, opened.record.losses), (0, 1), "failures and losses")
+    scene.equal((opened.record.failures, opened.record.losses), (0, 0), "failures and losses")
+    scene.equal(
+        [(row.to_state, row.trigger) for row in opened.transitions],
+        [(TaskState.QUEUED, "executor:restarting"), (TaskState.STARTING, "scheduler:dispatch")],
+        "its transitions",
+    )
     scene.equal(opened.entry, Entry.START, "how it is entered")
 
 

@@ -12,10 +12,12 @@ Once Airflow has accepted a question, its row is brought up to what the task has
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from anyio.to_thread import run_sync
@@ -37,6 +39,7 @@ _ANSWER = re.compile(
 )
 _QUESTION = re.compile(r".*/execution/hitlDetails/(?P<ti_id>[0-9a-fA-F-]{36})/?")
 _MAX_BODY = 1024 * 1024
+_BUSY = Refusal(status=409, detail="Others are answering at this moment; answer again.", retry_after=1)
 
 
 class HitlGuard:
@@ -48,6 +51,7 @@ class HitlGuard:
 
     def __init__(self, app: App) -> None:
         self._app = app
+        self._turns = asyncio.Lock()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -70,11 +74,28 @@ class HitlGuard:
         send: Send,
     ) -> None:
         body = await _read(receive)
-        refusal = await run_sync(_judge, place, body)
-        if refusal is not None:
-            await _refuse(refusal, send)
+        async with self._turn() as mine:
+            refusal = await run_sync(_judge, place, body) if mine else _BUSY
+            if refusal is not None:
+                await _refuse(refusal, send)
+                return
+            await self._app(scope, _replay(body, receive), send)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[bool]:
+        """One answer after the other where Airflow's database does not see to that; False after a while."""
+        from louver_provider.turns import Turn
+
+        turn = Turn()
+        if not turn.needed():
+            yield True
             return
-        await self._app(scope, _replay(body, receive), send)
+        # Not more than one thread of this process waits: the answer that all wait for needs one too.
+        async with self._turns:
+            try:
+                yield await run_sync(turn.take)
+            finally:
+                turn.give()
 
     async def _question(
         self, ti_id: str, scope: MutableMapping[str, Any], receive: Receive, send: Send

@@ -7,6 +7,7 @@ a run is marked failed, and the run then turns green (semantics section 2).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,7 +56,10 @@ class OutcomeOperator(LouverOperator):
     ui_color = "#dcdcdc"
 
     def __init__(self, *, workflow: Workflow, **kwargs: Any) -> None:
-        super().__init__(task_id=OUTCOME, workflow=workflow, retry=RetryPolicy(), **kwargs)
+        # Shown as the task's docs, and kept with the Dag's version: who looks at a run whose first step has
+        # not started yet finds its definition here, and need not import the Dag's file.
+        form = json.dumps(workflow.definition.to_json(), sort_keys=True)
+        super().__init__(task_id=OUTCOME, workflow=workflow, retry=RetryPolicy(), doc_json=form, **kwargs)
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, str]:
         """Compute and store the run's state."""

@@ -6,17 +6,22 @@ from typing import Any, ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
 
+from louver_provider.api.clear_watch import ClearWatch
 from louver_provider.api.hitl_guard import HitlGuard
-from louver_provider.listeners import task_states
+from louver_provider.listeners import components, task_states
 
 __all__ = ["LouverPlugin"]
 
 
 class LouverPlugin(AirflowPlugin):
-    """Guards answers to approvals, and records what people do to Louver's tasks in Airflow."""
+    """
+    Guards answers to approvals, records what people do to Louver's tasks in Airflow, and has the scheduler
+    bring the reconciler with it.
+    """
 
     name = "louver"
     fastapi_root_middlewares: ClassVar[list[dict[str, Any]]] = [
-        {"name": "louver-hitl-guard", "middleware": HitlGuard, "args": [], "kwargs": {}}
+        {"name": "louver-hitl-guard", "middleware": HitlGuard, "args": [], "kwargs": {}},
+        {"name": "louver-clear-watch", "middleware": ClearWatch, "args": [], "kwargs": {}},
     ]
-    listeners: ClassVar[list[Any]] = [task_states]
+    listeners: ClassVar[list[Any]] = [task_states, components]

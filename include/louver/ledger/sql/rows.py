@@ -24,7 +24,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from louver.errors import LedgerError
 from louver.ledger.records import Record, RunRecord
 from louver.ledger.requests import RunFilter
-from louver.ledger.sql.pages import SqlPages
+from louver.ledger.sql.surveys import SqlSurveys
 from louver.ledger.sql.tables import TABLES
 from louver.ledger.storable import FIELDS, require_fields, require_storable, storable
 
@@ -37,7 +37,7 @@ _KEY = "primary__"
 _EQUAL = "equal__"
 
 
-class SqlRows(SqlPages):
+class SqlRows(SqlSurveys):
     """
     Rows of one transaction.
 

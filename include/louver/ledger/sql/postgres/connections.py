@@ -1,11 +1,15 @@
-"""Prepared statements on pooled connections, each its own transaction."""
+"""Prepared statements, each its own transaction, on a connection that the thread holds."""
 
 from __future__ import annotations
 
 import logging
+import os
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import Enum
 from typing import Any
+from weakref import WeakSet
 
 import psycopg2
 from psycopg2 import errorcodes
@@ -28,6 +32,31 @@ class Answer(Enum):
     LOST = "lost"
 
 
+class _Held:
+    """
+    A connection in autocommit, for one thread of one process.
+
+    It was taken out of the pool for good: giving it back and taking it again would cost as much as a
+    statement. The driver closes it where the thread ends, and leaves a parent's alone in a forked child.
+    """
+
+    def __init__(self, engines: Engines) -> None:
+        self.process = os.getpid()
+        pooled = engines.current.raw_connection()
+        connection: Any = pooled.driver_connection
+        pooled.detach()
+        connection.autocommit = True
+        self.connection = connection
+        self.cursor: Any = connection.cursor()
+        self.prepared: set[str] = set()
+
+    def close(self) -> None:
+        """End the connection, if it is this process's."""
+        if self.process == os.getpid():
+            with suppress(psycopg2.Error):
+                self.connection.close()
+
+
 class Prepared:
     """
     Runs statements in autocommit: a round trip each, and no other.
@@ -35,12 +64,19 @@ class Prepared:
     A connection is not asked whether it still lives before it is used; where it does not, the caller is told
     that the answer is lost and finds out by the common path what became of the statement.
 
-    :param engines: whose pool is used.
+    :param engines: where connections come from.
     """
 
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
         self._prepares = True
+        self._own = threading.local()
+        self._all: WeakSet[_Held] = WeakSet()
+
+    def close(self) -> None:
+        """Close the connections of all threads; twice is fine."""
+        for held in list(self._all):
+            held.close()
 
     def run(self, statement: Statement, values: Mapping[str, Any]) -> list[tuple[Any, ...]] | Answer:
         """
@@ -48,41 +84,33 @@ class Prepared:
 
         What the server has against it the common path will meet too, and explain.
         """
-        try:
-            pooled = self._engines.current.raw_connection()
-        except Exception as error:
-            # Not begun, so nothing is written; the common path says what is wrong with the server.
-            log.debug("no connection: %s", type(error).__name__)
-            return Answer.NOTHING
-        connection: Any = pooled.driver_connection
-        try:
-            connection.autocommit = True
+        held: _Held | None = getattr(self._own, "held", None)
+        if held is None or held.process != os.getpid() or held.connection.closed:
             try:
-                with connection.cursor() as cursor:
-                    self._execute(cursor, statement, values, pooled.info)
-                    rows: list[tuple[Any, ...]] = cursor.fetchall()
-                return rows
-            except psycopg2.Error as error:
-                if error.pgcode in _POOLER:
-                    log.info("prepared statements are not kept between transactions here; doing without")
-                    self._prepares = False
-                if connection.closed or error.pgcode is None:
-                    pooled.invalidate(error)
-                    return Answer.LOST
+                held = self._own.held = _Held(self._engines)
+            except Exception as error:
+                # Not begun, so nothing is written; the common path says what is wrong with the server.
+                log.debug("no connection: %s", type(error).__name__)
                 return Answer.NOTHING
-            finally:
-                if not connection.closed:
-                    connection.autocommit = False
-        finally:
-            pooled.close()
+            self._all.add(held)
+        try:
+            self._execute(held, statement, values)
+            rows: list[tuple[Any, ...]] = held.cursor.fetchall()
+            return rows
+        except psycopg2.Error as error:
+            if error.pgcode in _POOLER:
+                log.info("prepared statements are not kept between transactions here; doing without")
+                self._prepares = False
+            if held.connection.closed or error.pgcode is None:
+                held.close()
+                return Answer.LOST
+            return Answer.NOTHING
 
-    def _execute(
-        self, cursor: Any, statement: Statement, values: Mapping[str, Any], info: dict[Any, Any]
-    ) -> None:
+    def _execute(self, held: _Held, statement: Statement, values: Mapping[str, Any]) -> None:
         if not self._prepares:
-            cursor.execute(statement.unprepared, values)
+            held.cursor.execute(statement.unprepared, values)
             return
-        if statement.name not in info:
-            cursor.execute(statement.prepare)
-            info[statement.name] = True
-        cursor.execute(statement.execute, [values[name] for name in statement.parameters])
+        if statement.name not in held.prepared:
+            held.cursor.execute(statement.prepare)
+            held.prepared.add(statement.name)
+        held.cursor.execute(statement.execute, [values[name] for name in statement.parameters])

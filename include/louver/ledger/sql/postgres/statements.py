@@ -9,8 +9,8 @@ these are shortcuts of it. A statement fences first: without a row in ``held`` n
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from enum import Enum
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeGuard, TypeVar
 
 from sqlalchemy import TypeDecorator
@@ -26,7 +26,8 @@ from louver.ledger.records import (
     TransitionRecord,
 )
 from louver.ledger.sql.tables import PREFIX, TABLES
-from louver.ledger.storable import FIELDS
+from louver.ledger.sql.types import EnumText
+from louver.ledger.storable import FIELDS, VALUES
 
 __all__ = [
     "ADVANCE",
@@ -42,6 +43,8 @@ __all__ = [
 ]
 
 T = TypeVar("T", bound=Record)
+
+_KINDS: dict[Hashable, type[Record]] = {kind.TABLE: kind for kind in TABLES}
 
 _DIALECT: Any = postgresql.psycopg2.dialect()  # type: ignore[no-untyped-call]
 
@@ -91,7 +94,25 @@ class Statement:
 
 def values_of(record: Record, prefix: str) -> dict[str, Any]:
     """The record's fields as the driver takes them."""
-    return {f"{prefix}_{name}": _plain(getattr(record, name)) for name in FIELDS[type(record)]}
+    kind = type(record)
+    values = dict(zip(_names(kind.TABLE, prefix), VALUES[kind](record), strict=True))
+    for name in _enums(kind.TABLE, prefix):
+        member = values[name]
+        if member is not None:
+            values[name] = member.value
+    return values
+
+
+@cache
+def _names(kind: Hashable, prefix: str) -> tuple[str, ...]:
+    return tuple(f"{prefix}_{name}" for name in FIELDS[_KINDS[kind]])
+
+
+@cache
+def _enums(kind: Hashable, prefix: str) -> tuple[str, ...]:
+    record = _KINDS[kind]
+    columns = TABLES[record].c
+    return tuple(f"{prefix}_{name}" for name in FIELDS[record] if isinstance(columns[name].type, EnumText))
 
 
 def record_of(kind: type[T], row: Sequence[Any]) -> T:
@@ -108,14 +129,18 @@ def _decorated(column: TypeEngine[Any]) -> TypeGuard[TypeDecorator[Any]]:
     return isinstance(column, TypeDecorator)
 
 
-def _plain(value: Any) -> Any:
-    return value.value if isinstance(value, Enum) else value
+_PLACE = {name: f":{name}" for name in ("dag_id", "run_id", "task_id", "map_index")}
 
 
-def _insert(kind: type[Record], prefix: str) -> str:
+def _insert(kind: type[Record], prefix: str, known: Mapping[str, str] | None = None) -> str:
+    """
+    An insert of a record's fields; ``SELECT`` is its last part.
+
+    :param known: SQL for fields that need no value of their own. Each value costs the client and the server.
+    """
     names = FIELDS[kind]
     columns = ", ".join(f'"{name}"' for name in names)
-    values = ", ".join(f":{prefix}_{name}" for name in names)
+    values = ", ".join((known or {}).get(name) or f":{prefix}_{name}" for name in names)
     return f"INSERT INTO {TABLES[kind].name} ({columns}) SELECT {values}"
 
 
@@ -149,6 +174,18 @@ _MOVED_TYPES = {
     "head": "text",
 }
 
+_BEGUN = {
+    **_PLACE,
+    "incarnation": ":incarnation",
+    "session": ":session",
+    "epoch": "1",
+    "state": "'started'",
+    "approval_id": "NULL",
+    "commit_sequence": "NULL",
+    "reason": "NULL",
+    "updated_at": ":e_started_at",
+}
+
 FENCE = Statement("fence", f"{_FENCE}", {})
 """Whether the token still holds its task."""
 
@@ -156,7 +193,7 @@ BEGIN = Statement(
     "begin_effect",
     f"""
     WITH held AS ({_FENCE} FOR UPDATE OF t),
-    begun AS ({_insert(EffectRecord, "e")} FROM held ON CONFLICT DO NOTHING RETURNING 1),
+    begun AS ({_insert(EffectRecord, "e", _BEGUN)} FROM held ON CONFLICT DO NOTHING RETURNING 1),
     kept AS ({_PAYLOAD.format(source="begun")})
     SELECT count(*) FROM begun
     """,
@@ -207,21 +244,23 @@ ADVANCE = Statement(
     "advance",
     f"""
     WITH moved AS ({_MOVED.format(more="")}),
-    told AS ({_insert(TransitionRecord, "x")} FROM moved)
+    told AS ({_insert(TransitionRecord, "x", _PLACE)} FROM moved)
     SELECT count(*) FROM moved
     """,
     _MOVED_TYPES,
 )
 """Append one transition to the task as this session last left it."""
 
-_SAVED = f"{_insert(CheckpointRecord, 'c')} FROM {{source}} {_replacing(CheckpointRecord)} RETURNING 1"
+_SAVED = (
+    f"{_insert(CheckpointRecord, 'c', _PLACE)} FROM {{source}} {_replacing(CheckpointRecord)} RETURNING 1"
+)
 _DEFINITION = "AND r.definition_fingerprint = :definition"
 
 COMPLETE = Statement(
     "complete",
     f"""
     WITH moved AS ({_MOVED.format(more=_DEFINITION)}),
-    told AS ({_insert(TransitionRecord, "x")} FROM moved),
+    told AS ({_insert(TransitionRecord, "x", _PLACE)} FROM moved),
     saved AS ({_SAVED.format(source="moved")}),
     kept AS ({_PAYLOAD.format(source="saved")})
     SELECT count(*) FROM moved

@@ -17,16 +17,17 @@ from louver.crash_points import reach
 from louver.errors import IllegalTransition, LedgerUnavailable, Superseded, ValueRefused
 from louver.ledger.control_operations import carried_out_first
 from louver.ledger.effect_operations import effect_binding, started
-from louver.ledger.names import EffectKind, EffectState, TaskKey, Token, Verb
+from louver.ledger.names import CommandState, EffectKind, EffectState, RunKey, TaskKey, Token, Verb
 from louver.ledger.records import (
     RESULT,
     CommandRecord,
     EffectRecord,
     PayloadRecord,
+    RunRecord,
     TaskRecord,
     TransitionRecord,
 )
-from louver.ledger.requests import BeginOutcome, Begun, Capability, EffectRequest, OpenedTask
+from louver.ledger.requests import BeginOutcome, Begun, Capability, EffectRequest, OpenedTask, RunStart
 from louver.ledger.sql.faults import lost, place_of
 from louver.ledger.sql.postgres.connections import Answer, Prepared
 from louver.ledger.sql.postgres.statements import (
@@ -46,6 +47,7 @@ from louver.ledger.task_operations import checkpoint_binding, new_checkpoint
 from louver.ledger.transactions import MAX_VALUE_BYTES
 from louver.sessions import Change, Claim, apply_change, check_token
 from louver.signing import SigningKeys, digest_of
+from louver.timestamps import to_utc
 
 __all__ = ["PostgresLedger"]
 
@@ -83,6 +85,13 @@ class PostgresLedger(SqlLedger):
         super().__init__(url, keys=keys, max_value_bytes=max_value_bytes)
         self._prepared = Prepared(self._engines)
         self._sessions: dict[Token, _Session] = {}
+        self._definitions: dict[tuple[RunKey, int], str] = {}
+
+    def close(self) -> None:
+        """Close the connections of this process; twice is fine."""
+        super().close()
+        if hasattr(self, "_prepared"):
+            self._prepared.close()
 
     # Effects
 
@@ -117,25 +126,32 @@ class PostgresLedger(SqlLedger):
                 rows = self._in_one("commit_effect", COMMIT, values)
                 if isinstance(rows, list) and rows:
                     ((sequence, lease_until, generation),) = rows
-                    return storable(
-                        replace(
-                            record,
-                            state=EffectState.COMMITTED,
-                            commit_sequence=sequence,
-                            lease_until=lease_until,
-                            generation=generation,
-                            reason=None,
-                            updated_at=now,
-                        )
+                    return replace(
+                        record,
+                        state=EffectState.COMMITTED,
+                        commit_sequence=sequence,
+                        lease_until=to_utc(lease_until),
+                        generation=generation,
+                        reason=None,
+                        updated_at=to_utc(now),
                     )
         return super().commit_effect(token, record, result, now=now)
 
     # Tasks
 
+    def open_run(self, start: RunStart, *, now: datetime) -> RunRecord:
+        """Remember which definition the run is under: it is what its checkpoints are bound to."""
+        run = super().open_run(start, now=now)
+        if len(self._definitions) >= _SESSIONS:
+            self._definitions.clear()
+        self._definitions[run.key, run.incarnation] = run.definition_fingerprint
+        return run
+
     def open_task(self, key: TaskKey, claim: Claim, *, now: datetime) -> OpenedTask:
         """Remember how the task stands: only this session can change it now."""
         opened = super().open_task(key, claim, now=now)
-        self._remember(opened.token, _Session(opened.record))
+        definition = self._definitions.get((key.run, opened.token.incarnation))
+        self._remember(opened.token, _Session(opened.record, definition))
         return opened
 
     def advance(self, token: Token, *changes: Change, now: datetime) -> tuple[TransitionRecord, ...]:
@@ -203,9 +219,22 @@ class PostgresLedger(SqlLedger):
         }
         rows = self._in_one("claim_commands", CLAIM, values)
         if isinstance(rows, Answer) or not rows:
-            return super().claim_commands(token, limit=limit, lease_until=lease_until, now=now)
+            mine = self._claimed(token, lease_until) if rows is Answer.LOST else []
+            left = limit - len(mine)
+            more = super().claim_commands(token, limit=left, lease_until=lease_until, now=now)
+            return tuple(sorted((*mine, *more), key=carried_out_first))
         claimed = [record_of(CommandRecord, row[1:]) for row in rows if row[1] is not None]
         return tuple(sorted(claimed, key=carried_out_first))
+
+    def _claimed(self, token: Token, lease_until: datetime) -> list[CommandRecord]:
+        """What was claimed without an answer: by the common path it would be taken up by nobody."""
+        held = (CommandState.CLAIMED, token.process, token.session, lease_until)
+        return [
+            command
+            for command in self.list_commands(token.key.run, task_id=token.key.task_id)
+            if command.task == token.key
+            and (command.state, command.claimed_by, command.session, command.lease_until) == held
+        ]
 
     # How
 

@@ -1,0 +1,298 @@
+"""
+One timeline of what the ledger holds and what the platform knows (row T1, cases area c).
+
+The ledger's transitions are what happened to a task as Louver sees it, signed. The platform knows more (when
+a task was queued, who asked for what) and forgets some of it: its rows are overwritten. Here both are laid
+beside each other: what is the same event is one row, what only one side knows is a row of its own, and what
+must have happened and was overwritten is a gap. Nothing is made up: each row says how exactly its time is
+known, and whether the ledger holds it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from louver.ledger.records import TransitionRecord
+from louver.states import Precision, TaskState
+
+__all__ = ["PLATFORM", "HistoryRow", "PlatformEvent", "history"]
+
+PLATFORM = "airflow"
+"""Source of a row that only the platform's tables tell of."""
+
+SKEW = timedelta(seconds=2)
+"""How far the clocks of two machines may be apart, and one event still be known for the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformEvent:
+    """
+    Something that happened, as the platform's tables tell it.
+
+    :param said: the platform's own word: a state, or what somebody asked for.
+    :param at: when; where only bounds are known, the later one.
+    :param since: the earlier bound; None where the time is exact, or where there is none.
+    :param precision: ``unknown`` is a gap: it must have happened, and its time was overwritten.
+    :param means: the states that Louver may have recorded the same event as.
+    :param trigger: as in a transition.
+    :param actor: the person, where it was one.
+    :param source: ``airflow``, or ``api`` or ``cli`` where a person asked for it there.
+    :param task_id: None for what concerns the whole run.
+    """
+
+    said: str
+    at: datetime
+    trigger: str
+    task_id: str | None = None
+    map_index: int = -1
+    since: datetime | None = None
+    precision: Precision = Precision.EXACT
+    means: frozenset[TaskState] = frozenset()
+    try_number: int | None = None
+    actor: str | None = None
+    reason: str | None = None
+    source: str = PLATFORM
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRow:
+    """
+    One row of the timeline.
+
+    :param at: when it happened, as exactly as anybody knows; where only bounds are known, the later one.
+    :param since: the earlier bound, where the time is not exact and there is one.
+    :param from_state: None for what is no transition of Louver's.
+    :param said: the platform's word for it; None where the platform knows nothing of it.
+    :param said_at: when it happened by the platform's tables.
+    :param source: who knows of it first: ``worker``, ``listener``, ``reconciler``, ``cli``, ``api``,
+        ``engine`` or ``airflow``.
+    :param recorded_by: who wrote the ledger's row; None where the ledger has none.
+    :param recorded_at: the time in the ledger's row, which is signed and stays as it is.
+    """
+
+    at: datetime
+    since: datetime | None
+    precision: Precision
+    task_id: str | None
+    map_index: int
+    from_state: TaskState | None
+    to_state: TaskState | None
+    said: str | None
+    said_at: datetime | None
+    trigger: str
+    actor: str | None
+    reason: str | None
+    generation: int | None
+    attempt: int | None
+    try_number: int | None
+    source: str
+    recorded_by: str | None
+    recorded_at: datetime | None
+
+
+Place = tuple[str | None, int]
+"""Task id and map index."""
+
+_BY_PEOPLE = "user:"
+
+
+def history(
+    transitions: Iterable[TransitionRecord], events: Iterable[PlatformEvent] = ()
+) -> list[HistoryRow]:
+    """
+    The timeline of a run, or of some of its tasks.
+
+    :param transitions: the ledger's, each task's in their order.
+    :param events: the platform's, in any order.
+    """
+    stored: dict[Place, list[TransitionRecord]] = defaultdict(list)
+    told: dict[Place, list[PlatformEvent]] = defaultdict(list)
+    for row in transitions:
+        stored[row.task_id, row.map_index].append(row)
+    for event in events:
+        told[event.task_id, event.map_index].append(event)
+    placed: list[tuple[datetime, HistoryRow]] = []
+    for place in sorted(stored.keys() | told.keys(), key=_order):
+        placed += _of_task(stored[place], sorted(told[place], key=_when))
+    # Stable: what happened at one moment stays in the order of its task.
+    return [row for _, row in sorted(placed, key=lambda entry: entry[0])]
+
+
+def _order(place: Place) -> tuple[str, int]:
+    # What concerns the run stands before what comes of it.
+    return place[0] or "", place[1]
+
+
+def _when(event: PlatformEvent) -> tuple[datetime, bool, datetime]:
+    # A gap lies before the event that bounds it.
+    return event.at, event.precision is not Precision.UNKNOWN, event.since or event.at
+
+
+def _of_task(
+    rows: Sequence[TransitionRecord], events: Sequence[PlatformEvent]
+) -> list[tuple[datetime, HistoryRow]]:
+    """The rows of one task, each with the time that gives it its place."""
+    pairs = _pair(rows, events)
+    following = _following(pairs, len(rows), len(events))
+    found: list[tuple[datetime, HistoryRow]] = []
+    told = 0
+    before: datetime | None = None
+    for index, row in enumerate(rows):
+        paired = pairs.get(index)
+        event = events[paired] if paired is not None else None
+        merged = _merge(row, event, before)
+        stop = paired if paired is not None else _until(events, told, following[index], merged)
+        found += ((other.at, _alone(other)) for other in events[told:stop])
+        told = stop if paired is None else stop + 1
+        # The ledger's own order stands, whatever the clocks of two machines say.
+        before = merged.at if before is None else max(before, merged.at)
+        found.append((before, merged))
+    found += ((other.at, _alone(other)) for other in events[told:])
+    return found
+
+
+def _until(events: Sequence[PlatformEvent], first: int, limit: int, row: HistoryRow) -> int:
+    """Up to which event they come before a row that none of them is the same as."""
+    end = first
+    while end < limit and events[end].at <= row.at:
+        end += 1
+    return end
+
+
+def _following(pairs: Mapping[int, int], rows: int, events: int) -> list[int]:
+    """For each row, the first event that a later row is the same as."""
+    found = [events] * rows
+    for index in range(rows - 2, -1, -1):
+        found[index] = pairs.get(index + 1, found[index + 1])
+    return found
+
+
+def _pair(rows: Sequence[TransitionRecord], events: Sequence[PlatformEvent]) -> Mapping[int, int]:
+    """
+    Which event is the same as which row: index to index, both rising.
+
+    An exact row is paired with the nearest event that may mean it, between its neighbours. A row that was
+    filled in afterwards is paired with the first such event since the row before it: that is when it came
+    about.
+    """
+    pairs: dict[int, int] = {}
+    first = 0
+    floor: datetime | None = None
+    for index, row in enumerate(rows):
+        exact = row.precision is Precision.EXACT
+        ceiling = _ceiling(rows, index) if exact else row.at
+        best: int | None = None
+        for number in range(first, len(events)):
+            event = events[number]
+            if ceiling is not None and (event.since or event.at) > ceiling + SKEW:
+                break
+            if row.to_state not in event.means or (floor is not None and event.at < floor - SKEW):
+                continue
+            if best is None or _distance(row, event) < _distance(row, events[best]):
+                best = number
+            if not exact:
+                break
+        if best is not None:
+            pairs[index], first = best, best + 1
+        reached = row.at if exact else events[best].at if best is not None else None
+        if reached is not None:
+            floor = reached if floor is None else max(floor, reached)
+    return pairs
+
+
+def _ceiling(rows: Sequence[TransitionRecord], index: int) -> datetime | None:
+    """When the next thing happened to the task that is known exactly."""
+    return next((row.at for row in rows[index + 1 :] if row.precision is Precision.EXACT), None)
+
+
+def _distance(row: TransitionRecord, event: PlatformEvent) -> timedelta:
+    if event.since is not None and event.since <= row.at <= event.at:
+        return timedelta(0)
+    return min(abs(event.at - row.at), abs((event.since or event.at) - row.at))
+
+
+def _merge(row: TransitionRecord, event: PlatformEvent | None, before: datetime | None) -> HistoryRow:
+    """The ledger's row, with what the platform knows better."""
+    at, since, precision = row.at, None, row.precision
+    if precision is not Precision.EXACT:
+        since = before
+        if event is not None and event.precision is Precision.EXACT:
+            at, since, precision = event.at, None, Precision.EXACT
+        elif event is not None:
+            at, since = min(at, event.at), _later(since, event.since)
+    # What the workflow did itself is not put down to a person who did something at the same time.
+    person = (
+        event is not None
+        and event.actor is not None
+        and row.actor in (None, event.actor)
+        and row.trigger.startswith(_BY_PEOPLE)
+    )
+    return HistoryRow(
+        at=at,
+        since=since if since is None or since <= at else at,
+        precision=precision,
+        task_id=row.task_id,
+        map_index=row.map_index,
+        from_state=row.from_state,
+        to_state=row.to_state,
+        said=event.said if event is not None else None,
+        said_at=event.at if event is not None and event.precision is not Precision.UNKNOWN else None,
+        trigger=row.trigger,
+        actor=event.actor if event is not None and person else row.actor,
+        reason=_reasons(row.reason, *_reasons_of(event, told=person)),
+        generation=row.generation,
+        attempt=row.attempt,
+        try_number=event.try_number if event is not None else None,
+        source=event.source if event is not None and person else str(row.source),
+        recorded_by=str(row.source),
+        recorded_at=row.at,
+    )
+
+
+def _later(one: datetime | None, other: datetime | None) -> datetime | None:
+    return max((moment for moment in (one, other) if moment is not None), default=None)
+
+
+def _reasons_of(event: PlatformEvent | None, *, told: bool) -> list[str | None]:
+    """
+    What an event adds to the reason of a row.
+
+    :param told: the row says already whose doing it was.
+    """
+    if event is None:
+        return []
+    if told or event.actor is None:
+        return [event.reason]
+    return [event.reason, f"{event.said} by {event.actor} ({event.source})"]
+
+
+def _reasons(*reasons: str | None) -> str | None:
+    told = list(dict.fromkeys(reason for reason in reasons if reason))
+    return "; ".join(told) or None
+
+
+def _alone(event: PlatformEvent) -> HistoryRow:
+    """What only the platform knows."""
+    return HistoryRow(
+        at=event.at,
+        since=event.since,
+        precision=event.precision,
+        task_id=event.task_id,
+        map_index=event.map_index,
+        from_state=None,
+        to_state=None,
+        said=event.said,
+        said_at=event.at if event.precision is not Precision.UNKNOWN else None,
+        trigger=event.trigger,
+        actor=event.actor,
+        reason=event.reason,
+        generation=None,
+        attempt=None,
+        try_number=event.try_number,
+        source=event.source,
+        recorded_by=None,
+        recorded_at=None,
+    )

@@ -1,0 +1,276 @@
+"""
+Pure: what people asked Airflow for, from the rows of its audit log.
+
+A row there is written when a request arrives, before it is carried out: it says who wanted what, and not that
+it came about. Dry runs are no requests: opening the Clear dialog asks for nothing (case C02).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any, Protocol
+
+from louver.ledger.names import RunKey
+from louver.states import Source
+
+__all__ = ["WITHOUT_RUN", "Logged", "Request", "Verb", "asked_by", "requests_in"]
+
+WITHIN = timedelta(seconds=60)
+"""A request that changed something did so within that time."""
+
+_CLI_CLEAR = "cli_task_clear"
+
+WITHOUT_RUN = (
+    *(_CLI_CLEAR, "cli_dag_delete", "delete_dag", "post_clear_task_instances", "clear_dag_runs"),
+    *("clear_dag_run_partitions", "bulk_dag_runs", "bulk_task_instances"),
+)
+"""Events that may concern a run without naming it in the row's own column."""
+
+_WIDE = ("include_downstream", "include_upstream", "include_future", "include_past")
+
+
+class Verb(str, Enum):
+    """What somebody wanted."""
+
+    MARK = "mark"
+    MARK_RUN = "mark run"
+    CLEAR = "clear"
+    DELETE = "delete"
+    ANSWER = "answer"
+    OTHER = "other"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Logged(Protocol):
+    """A row of the log; see :class:`louver_provider.airflow_history.LogRow`."""
+
+    @property
+    def at(self) -> datetime:
+        """When the request arrived."""
+
+    @property
+    def event(self) -> str:
+        """Its name."""
+
+    @property
+    def task_id(self) -> str | None:
+        """The task in its path."""
+
+    @property
+    def run_id(self) -> str | None:
+        """The run in its path."""
+
+    @property
+    def owner(self) -> str | None:
+        """Who sent it."""
+
+    @property
+    def extra(self) -> Mapping[str, Any]:
+        """What was sent along."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """
+    What somebody asked for.
+
+    :param tasks: the tasks that it names; None where it names none, so that it may be any.
+    :param map_index: of the one task that it names.
+    :param wide: it may concern more tasks than it names.
+    :param state: Airflow's state that was asked for.
+    :param named: it names the run, so it was surely about this one.
+    """
+
+    at: datetime
+    verb: Verb
+    event: str
+    actor: str | None
+    source: Source
+    tasks: frozenset[str] | None = None
+    map_index: int = -1
+    wide: bool = False
+    state: str | None = None
+    named: bool = True
+
+    def may_concern(self, task_id: str) -> bool:
+        """Whether it may be about this task."""
+        return self.tasks is None or self.wide or task_id in self.tasks
+
+    @property
+    def words(self) -> str:
+        """What it was, in Airflow's own words."""
+        if self.verb is Verb.MARK_RUN:
+            return f"{self.event}: the whole run {self.state}"
+        return self.event if self.state is None else f"{self.event}: {self.state}"
+
+
+def requests_in(rows: Iterable[Logged], key: RunKey) -> list[Request]:
+    """What was asked for about the run, in order of time."""
+    return [request for row in rows for request in _requests(row, key)]
+
+
+def asked_by(
+    requests: Sequence[Request],
+    verbs: Iterable[Verb],
+    task_id: str,
+    *,
+    at: datetime,
+    since: datetime | None = None,
+    state: str | None = None,
+) -> tuple[Request, ...]:
+    """
+    The requests that may have changed the task at that moment, the latest of each person.
+
+    :param at: when the task was changed; where only bounds are known, the later one.
+    :param since: the earlier one.
+    :param state: what it was changed to; of a whole run some tasks are skipped whatever was asked for.
+    """
+    wanted = set(verbs)
+    latest: dict[tuple[str | None, Source], Request] = {}
+    for request in requests:
+        fits = request.verb in wanted and request.may_concern(task_id)
+        if not fits or not (since or at) - WITHIN <= request.at <= at:
+            continue
+        if request.verb is Verb.MARK and state is not None and request.state != state:
+            continue
+        if request.verb is Verb.MARK_RUN and state not in (None, "skipped", request.state):
+            continue
+        latest[request.actor, request.source] = request
+    return tuple(sorted(latest.values(), key=lambda request: request.at))
+
+
+def _requests(row: Logged, key: RunKey) -> list[Request]:
+    extra, event = row.extra, row.event
+    if _is_dry(row):
+        return []
+    if event in ("bulk_task_instances", "bulk_dag_runs"):
+        return [request for action in _dicts(extra.get("actions")) for request in _bulk(row, action, key)]
+    if event == "clear_dag_runs" and not _lists_run(extra, key):
+        return []
+    verb = _VERBS.get(event, Verb.OTHER)
+    if verb is Verb.OTHER and (row.run_id is None or not _is_asked(row)):
+        return []
+    state = extra.get("new_state") if verb is Verb.MARK else extra.get("state")
+    if event == "patch_dag_run" and state not in ("success", "failed"):
+        verb = Verb.OTHER
+    tasks = frozenset([row.task_id]) if row.task_id is not None else _tasks(extra)
+    if event == _CLI_CLEAR:
+        # It takes a regular expression; which tasks that hit, nobody has written down.
+        tasks = None
+    return [
+        Request(
+            at=row.at,
+            verb=verb,
+            event=event,
+            actor=row.owner,
+            source=Source.CLI if event.startswith("cli_") else Source.API,
+            tasks=tasks,
+            map_index=_index(extra.get("map_index")),
+            wide=any(extra.get(name) for name in _WIDE) or "group_id" in extra,
+            state=str(state) if state and verb in (Verb.MARK, Verb.MARK_RUN) else None,
+            named=row.run_id is not None or event == "clear_dag_runs",
+        )
+    ]
+
+
+_VERBS = {
+    "patch_task_instance": Verb.MARK,
+    "patch_task_group_instances": Verb.MARK,
+    "patch_dag_run": Verb.MARK_RUN,
+    "post_clear_task_instances": Verb.CLEAR,
+    "clear_dag_run": Verb.CLEAR,
+    "clear_dag_runs": Verb.CLEAR,
+    "clear_dag_run_partitions": Verb.CLEAR,
+    _CLI_CLEAR: Verb.CLEAR,
+    "delete_dag_run": Verb.DELETE,
+    "delete_task_instance": Verb.DELETE,
+    "delete_dag": Verb.DELETE,
+    "cli_dag_delete": Verb.DELETE,
+    "update_hitl_detail": Verb.ANSWER,
+    "trigger_dag_run": Verb.OTHER,
+}
+
+_DRY_UNLESS_SAID = (
+    "post_clear_task_instances",
+    "clear_dag_run",
+    "clear_dag_runs",
+    "clear_dag_run_partitions",
+)
+"""What these do without a word about it is to show what they would do."""
+
+
+def _is_dry(row: Logged) -> bool:
+    return bool(row.extra.get("dry_run", row.event in _DRY_UNLESS_SAID))
+
+
+def _is_asked(row: Logged) -> bool:
+    """Whether a person sent it, rather than Airflow writing down what a task did."""
+    return "method" in row.extra or row.event.startswith("cli_")
+
+
+def _lists_run(extra: Mapping[str, Any], key: RunKey) -> bool:
+    listed = _dicts(extra.get("dag_runs"))
+    if not listed:
+        # By partition: whether this run was among them, only its tasks can tell.
+        return True
+    return any(_is_run(entry, key) for entry in listed)
+
+
+def _is_run(entry: Mapping[str, Any], key: RunKey) -> bool:
+    return entry.get("dag_run_id") == key.run_id and entry.get("dag_id") in (None, "~", key.dag_id)
+
+
+def _bulk(row: Logged, action: Mapping[str, Any], key: RunKey) -> list[Request]:
+    """One action of a request about many things."""
+    runs = row.event == "bulk_dag_runs"
+    verbs = {"update": Verb.MARK_RUN if runs else Verb.MARK, "delete": Verb.DELETE}
+    verb = verbs.get(str(action.get("action")))
+    if verb is None:
+        return []
+    return [
+        Request(
+            at=row.at,
+            verb=verb,
+            event=row.event,
+            actor=row.owner,
+            source=Source.API,
+            tasks=None if runs else frozenset([str(entity.get("task_id"))]),
+            map_index=_index(entity.get("map_index")),
+            wide=any(entity.get(name) for name in _WIDE),
+            state=str(entity.get("state" if runs else "new_state")) if verb is not Verb.DELETE else None,
+        )
+        for entity in _entities(action, "dag_run_id" if runs else "task_id")
+        if row.run_id == key.run_id or _is_run(entity, key)
+    ]
+
+
+def _entities(action: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """What a bulk action is about; to be deleted may be names alone."""
+    entities = action.get("entities")
+    if not isinstance(entities, list):
+        return []
+    return [{name: entity} if isinstance(entity, str) else entity for entity in entities if entity]
+
+
+def _tasks(extra: Mapping[str, Any]) -> frozenset[str] | None:
+    listed = extra.get("task_ids")
+    if not isinstance(listed, list):
+        return None
+    # A mapped task stands there with its index.
+    return frozenset(str(entry[0]) if isinstance(entry, list) and entry else str(entry) for entry in listed)
+
+
+def _index(value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return -1
+
+
+def _dicts(value: Any) -> list[Mapping[str, Any]]:
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []

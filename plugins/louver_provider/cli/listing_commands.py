@@ -1,0 +1,114 @@
+"""Bodies of ``ps``, ``approvals``, ``effects list``, ``compensations list`` and ``stats``."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterable
+from enum import Enum
+from typing import TypeVar
+
+from louver.clock import SystemClock
+from louver.ledger.contract import Ledger
+from louver.ledger.names import EffectState
+from louver.ledger.records import EffectRecord, RunRecord
+from louver.states import TaskState
+from louver_provider.cli.common import BAD_USAGE, fail, find_run, louver_command, show
+from louver_provider.cli.listings import (
+    LIVE,
+    approval_rows,
+    count_rows,
+    effect_row,
+    runs_of,
+    task_rows,
+    waiting_rows,
+)
+from louver_provider.hooks.ledger import get_ledger
+
+__all__ = ["approvals", "compensations_list", "effects_list", "ps", "stats"]
+
+S = TypeVar("S", bound=Enum)
+
+_LIVE_TASKS = tuple(state for state in TaskState if not state.terminal)
+
+
+def _states(text: str | None, kind: type[S]) -> tuple[S, ...]:
+    """What ``--state`` names, by commas."""
+    names = [name.strip() for name in (text or "").split(",") if name.strip()]
+    known = {str(state): state for state in kind}
+    for name in names:
+        if name not in known:
+            fail(f"--state {name!r} is none; there are {', '.join(known)}", BAD_USAGE)
+    return tuple(known[name] for name in names)
+
+
+@louver_command
+def ps(args: Namespace) -> None:
+    """``airflow louver ps``"""
+    wanted = _states(args.state, TaskState)
+    states = wanted or (tuple(TaskState) if args.all else _LIVE_TASKS)
+    # A task that is over may be of a run that goes on, or of any other.
+    everywhere = args.all or any(state.terminal for state in wanted)
+    ledger = get_ledger()
+    runs = runs_of(ledger, states=() if everywhere else LIVE, dag_id=args.dag_id)
+    show(args, list(task_rows(ledger, runs, states=states, now=SystemClock().now())))
+
+
+@louver_command
+def approvals(args: Namespace) -> None:
+    """``airflow louver approvals [RUN]``"""
+    ledger = get_ledger()
+    runs: Iterable[list[RunRecord]]
+    if args.run_id is not None:
+        runs = [[find_run(ledger, args)]]
+    else:
+        runs = runs_of(ledger, states=() if args.all else LIVE, dag_id=args.dag_id)
+    show(args, list(approval_rows(ledger, runs, decided=args.all, now=SystemClock().now())))
+
+
+@louver_command
+def effects_list(args: Namespace) -> None:
+    """``airflow louver effects list [RUN]``"""
+    states = _states(args.state, EffectState)
+    ledger = get_ledger()
+    if args.run_id is not None:
+        found = ledger.list_effects(find_run(ledger, args).key)
+        found = [
+            effect
+            for effect in found
+            if (not states or effect.state in states) and args.key in (None, effect.key, effect.reference)
+        ]
+    else:
+        found = _by_key(ledger, args.key, states)
+        found = [effect for effect in found if args.dag_id in (None, effect.dag_id)]
+    show(args, [effect_row(effect) for effect in found])
+
+
+def _by_key(ledger: Ledger, key: str | None, states: tuple[EffectState, ...]) -> list[EffectRecord]:
+    found = ledger.find_effects(states=states, key=key)
+    if found or key is None or "#" not in key:
+        return found
+    # As providers see it: key and epoch.
+    same = ledger.find_effects(states=states, key=key.rpartition("#")[0])
+    return [effect for effect in same if effect.reference == key]
+
+
+@louver_command
+def compensations_list(args: Namespace) -> None:
+    """``airflow louver compensations list``"""
+    ledger = get_ledger()
+    waiting = ledger.find_effects(states=(EffectState.UNKNOWN, EffectState.UNDO_FAILED))
+    runs = {effect.task.run for effect in waiting if args.dag_id in (None, effect.dag_id)}
+    found = [effect for run in sorted(runs) for effect in ledger.list_effects(run)]
+    show(args, waiting_rows(found, now=SystemClock().now()))
+
+
+@louver_command
+def stats(args: Namespace) -> None:
+    """``airflow louver stats``"""
+    ledger = get_ledger()
+    failures = sum(
+        touch.persist_failures
+        for page in runs_of(ledger, states=LIVE)
+        for touch in ledger.survey(run.key for run in page).touches
+    )
+    show(args, count_rows(ledger.count_states(), persist_failures=failures))

@@ -1,0 +1,39 @@
+"""
+Listener for Airflow's components: the scheduler brings the embedded reconciler with it.
+
+A listener must never disturb its process: trouble is logged, and the scheduler runs without.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from airflow.listeners import hookimpl
+
+__all__ = ["before_stopping", "on_starting"]
+
+log = logging.getLogger(__name__)
+
+
+@hookimpl
+def on_starting(component: Any) -> None:
+    """A component starts."""
+    from louver_provider.reconciler.embedded import is_scheduler, start_embedded
+
+    try:
+        if is_scheduler(component):
+            start_embedded()
+    except Exception as error:
+        log.error("louver: the embedded reconciler is off: %s", error)
+
+
+@hookimpl
+def before_stopping(component: Any) -> None:
+    """A component stops."""
+    from louver_provider.reconciler.embedded import stop_embedded
+
+    try:
+        stop_embedded()
+    except Exception as error:
+        log.error("louver: the embedded reconciler could not be told to stop: %s", error)

@@ -1,0 +1,3 @@
+"""The reconciler: repairs what no process could do itself (semantics section 9)."""
+
+from __future__ import annotations

@@ -1,0 +1,364 @@
+"""
+One round of reconciling: look at both sides, decide, repair.
+
+Runs are taken in pages, so a round needs little memory and no long transaction however many there are. A
+repair that fails, or finds that things have changed meanwhile, is left to the next round: everything is
+decided anew from what is true then.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from airflow.models.dagbag import DBDagBag
+
+from louver.clock import Clock
+from louver.closing import COMPENSATE, definition_of
+from louver.definition import Definition
+from louver.errors import LedgerUnavailable, LouverError, describe
+from louver.ledger.contract import Ledger
+from louver.ledger.names import RunKey, TaskKey
+from louver.ledger.records import RunRecord, TaskRecord, TransitionRecord
+from louver.ledger.requests import RunFilter, RunStart
+from louver.ledger.survey_contract import Survey
+from louver.nodes import Node
+from louver.ports import Liveness
+from louver.reconcile import Patience, TaskFacts, decide_task, state_after
+from louver.reconcile_runs import Undoing, decide_run
+from louver.repairs import Chain, Repair, Seal
+from louver.sightings import Shown, explains_skip, in_order, occupies
+from louver.states import RunState, TaskState
+from louver.steps import run_start
+from louver.timeouts import running_time
+from louver_provider.reconciler.sights import (
+    RunSeen,
+    read_answered,
+    read_deployed,
+    read_runs,
+    read_undoing,
+    read_waiting,
+)
+
+__all__ = ["Carrier", "Outcome", "Round"]
+
+_PAGE = 200
+_LIVE = tuple(state for state in RunState if not state.terminal)
+_DEFINITIONS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """
+    What became of a repair.
+
+    :param done: None where it was only to be shown.
+    :param why_not: where it was not done.
+    """
+
+    repair: Repair
+    done: bool | None
+    why_not: str | None = None
+
+
+Carrier = Callable[[Repair, "RunStart | None"], str | None]
+"""Carries a repair out; returns why it did not come about. Gets the start of a run that is not open yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """
+    A run, from both sides.
+
+    :param record: None where the ledger does not know it yet.
+    :param start: what to open it with then.
+    """
+
+    key: RunKey
+    record: RunRecord | None
+    definition: Definition
+    seen: RunSeen
+    start: RunStart | None = None
+    tasks: Mapping[TaskKey, TaskRecord] = field(default_factory=dict)
+
+
+class _Witness:
+    """
+    Finds out what is asked for in doubt, about the tasks of one run.
+
+    Its transitions are read once, however many tasks there are doubts about.
+    """
+
+    def __init__(self, ledger: Ledger, liveness: Liveness, run: RunKey, *, now: datetime) -> None:
+        self._ledger = ledger
+        self._liveness = liveness
+        self._run = run
+        self._now = now
+        self._rows: dict[TaskKey, list[TransitionRecord]] | None = None
+
+    def proves_dead(self, process: str) -> bool:
+        return self._liveness.proves_dead(process)
+
+    def ran(self, record: TaskRecord) -> timedelta:
+        if self._rows is None:
+            self._rows = defaultdict(list)
+            for row in self._ledger.list_transitions(self._run):
+                self._rows[row.task].append(row)
+        rows = [
+            row
+            for row in self._rows[record.key]
+            if (row.generation, row.attempt) == (record.generation, record.attempt)
+        ]
+        return running_time(rows, until=self._now)
+
+
+class Round:
+    """
+    One round over one ledger and this Airflow.
+
+    :param carry_out: does what was decided; None only shows it, and nothing is written.
+    :param deployed: keeps what was read of Dags, from round to round.
+    :param troubles: told of a run that cannot be looked at, and why; the others go on.
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        clock: Clock,
+        liveness: Liveness,
+        patience: Patience,
+        deployed: DBDagBag,
+        carry_out: Carrier | None,
+        troubles: Callable[[RunKey, str], None] = lambda run, why: None,
+    ) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._liveness = liveness
+        self._patience = patience
+        self._deployed = deployed
+        self._carry_out = carry_out
+        self._troubles = troubles
+        self._definitions: dict[str, tuple[Definition, tuple[Node, ...]]] = {}
+
+    def run(self, *, go_on: Callable[[], bool] = lambda: True, sealing: bool = True) -> Iterator[Outcome]:
+        """
+        Look at every run that is not over, and repair what has to be.
+
+        :param go_on: asked before each page; False ends the round.
+        :param sealing: look for runs without a seal too.
+        :raises LedgerUnavailable: where the ledger cannot be reached.
+        :raises sqlalchemy.exc.DBAPIError: where Airflow's database cannot.
+        """
+        answered = read_answered()
+        known: set[RunKey] = set()
+        for runs in self._live():
+            if not go_on():
+                return
+            keys = [run.key for run in runs]
+            known.update(keys)
+            yield from self._reconcile(keys, answered)
+        waiting = iter([key for key in read_waiting() if key not in known])
+        while page := list(islice(waiting, _PAGE)):
+            if not go_on():
+                return
+            yield from self._reconcile(page, answered)
+        if sealing:
+            yield from self._seal_all(go_on)
+
+    def _live(self) -> Iterator[list[RunRecord]]:
+        after: RunRecord | None = None
+        while True:
+            page = self._ledger.list_runs(RunFilter(states=_LIVE, after=after, limit=_PAGE))
+            if page:
+                yield page
+            if len(page) < _PAGE:
+                return
+            after = page[-1]
+
+    def _seal_all(self, go_on: Callable[[], bool]) -> Iterator[Outcome]:
+        after: RunKey | None = None
+        while go_on():
+            page = self._ledger.list_unsealed(after=after, limit=_PAGE)
+            for key in page:
+                yield from self._do((Seal(run=key, why="it is over and has no seal"),), None)
+            if len(page) < _PAGE:
+                return
+            after = page[-1]
+
+    def _reconcile(self, keys: Sequence[RunKey], answered: frozenset[TaskKey]) -> Iterator[Outcome]:
+        # Airflow first: what its tasks have done since stands in the ledger, which is read after it.
+        seen = read_runs(keys, answered=answered)
+        try:
+            survey = self._ledger.survey(keys)
+        except (TypeError, ValueError, LookupError) as error:
+            if len(keys) == 1:
+                self._troubles(keys[0], f"its rows cannot be read: {type(error).__name__}")
+                return
+            # One run with a row that no ledger wrote must not keep the others from being looked at.
+            for key in keys:
+                yield from self._reconcile([key], answered)
+            return
+        parts = _parts(survey)
+        for key in keys:
+            try:
+                run = self._run(key, parts, seen[key])
+                if run is not None:
+                    yield from self._repair(run, parts)
+            except LedgerUnavailable:
+                raise
+            except LouverError as error:
+                self._troubles(key, describe(error))
+
+    def _run(self, key: RunKey, parts: _Parts, seen: RunSeen) -> _Run | None:
+        """The run, where it is one to look at."""
+        record = parts.runs.get(key)
+        if record is None:
+            deployed = read_deployed(key, self._deployed) if seen.there else None
+            if deployed is None:
+                return None
+            marker = seen.run_after.isoformat() if seen.run_after else None
+            start = run_start(deployed, key, marker=marker, requester=seen.requester)
+            return _Run(key=key, record=None, definition=deployed, seen=seen, start=start)
+        if record.marker is None:
+            # It never was Airflow's: an embedded engine goes on with it.
+            return None
+        if seen.there and not _is_same(record.marker, seen.run_after):
+            # Deleted and made again; the first task that opens the new one takes over what is left.
+            return None
+        definition = self._definition(record)[0]
+        return _Run(key=key, record=record, definition=definition, seen=seen, tasks=parts.tasks[key])
+
+    def _definition(self, run: RunRecord) -> tuple[Definition, tuple[Node, ...]]:
+        found = self._definitions.get(run.definition_fingerprint)
+        if found is None:
+            if len(self._definitions) >= _DEFINITIONS:
+                self._definitions.clear()
+            definition = definition_of(run.key, self._ledger)
+            found = self._definitions[run.definition_fingerprint] = definition, in_order(definition)
+        return found
+
+    def _repair(self, run: _Run, parts: _Parts) -> Iterator[Outcome]:
+        nodes = self._definition(run.record)[1] if run.record is not None else in_order(run.definition)
+        states = {key.task_id: record.state for key, record in run.tasks.items() if key.map_index < 0}
+        whole = True
+        now = self._clock.now()
+        witness = _Witness(self._ledger, self._liveness, run.key, now=now)
+        for facts in self._tasks(run, nodes, parts):
+            chains = decide_task(
+                facts,
+                over=run.seen.over,
+                explained=explains_skip(facts.node, states),
+                patience=self._patience,
+                witness=witness,
+                now=now,
+            )
+            if not chains:
+                continue
+            states[facts.key.task_id] = state_after(facts, chains)
+            for chain in chains:
+                for outcome in self._do(chain, run.start):
+                    whole = whole and outcome.done is not False
+                    yield outcome
+        if run.record is not None and whole:
+            yield from self._repair_run(run, run.record, states)
+
+    def _tasks(self, run: _Run, nodes: Iterable[Node], parts: _Parts) -> Iterator[TaskFacts]:
+        dag_id, run_id = run.key.dag_id, run.key.run_id
+        indexes: dict[str, set[int]] = defaultdict(set)
+        for task_id, map_index in (*((key.task_id, key.map_index) for key in run.tasks), *run.seen.tasks):
+            indexes[task_id].add(map_index)
+        for node in nodes:
+            for map_index in sorted(indexes.get(node.name) or (-1,)):
+                yield self._facts(TaskKey(dag_id, run_id, node.name, map_index), node, run, parts)
+        # The others of that name are tasks of the Dag that compensates from outside.
+        closing = TaskKey(dag_id, run_id, COMPENSATE)
+        if occupies(run.tasks.get(closing)):
+            yield self._facts(closing, None, run, parts)
+
+    def _facts(self, key: TaskKey, node: Node | None, run: _Run, parts: _Parts) -> TaskFacts:
+        return TaskFacts(
+            key=key,
+            record=run.tasks.get(key),
+            seen=run.seen.task(key),
+            touch=parts.touches.get(key),
+            commands=tuple(parts.commands.get(key, ())),
+            asked=parts.asked.get(key),
+            node=node,
+        )
+
+    def _repair_run(self, run: _Run, record: RunRecord, states: Mapping[str, TaskState]) -> Iterator[Outcome]:
+        closing = run.seen.task(TaskKey(run.key.dag_id, run.key.run_id, COMPENSATE)).shown
+        at_work = closing in (Shown.WAITING, Shown.RUNNING, Shown.RETRYING)
+
+        def undoing() -> Undoing:
+            known = read_undoing(run.key)
+            # Airflow may have forgotten some, whose tasks the ledger still has.
+            numbers = [key.map_index for key in run.tasks if key.task_id == COMPENSATE and key.map_index > 0]
+            started = max([known.started, *numbers])
+            return Undoing(active=known.active, started=started, outstanding=known.outstanding)
+
+        yield from self._do(
+            decide_run(
+                record,
+                run.definition,
+                states,
+                over=run.seen.over and not at_work,
+                effects=lambda: self._ledger.list_effects(run.key),
+                undoing=undoing,
+            ),
+            None,
+        )
+
+    def _do(self, chain: Chain, start: RunStart | None) -> Iterator[Outcome]:
+        for repair in chain:
+            if self._carry_out is None:
+                yield Outcome(repair=repair, done=None)
+                continue
+            why_not = self._carry_out(repair, start)
+            yield Outcome(repair=repair, done=why_not is None, why_not=why_not)
+            if why_not is not None:
+                return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """A survey, by what its rows belong to."""
+
+    runs: Mapping[RunKey, RunRecord]
+    tasks: Mapping[RunKey, Mapping[TaskKey, TaskRecord]]
+    touches: Mapping[TaskKey, Any]
+    commands: Mapping[TaskKey, list[Any]]
+    asked: Mapping[TaskKey, Any]
+
+
+def _parts(survey: Survey) -> _Parts:
+    tasks: dict[RunKey, dict[TaskKey, TaskRecord]] = defaultdict(dict)
+    for task in survey.tasks:
+        key = task.key
+        tasks[key.run][key] = task
+    commands: dict[TaskKey, list[Any]] = defaultdict(list)
+    for command in survey.commands:
+        commands[command.task].append(command)
+    return _Parts(
+        runs={run.key: run for run in survey.runs},
+        tasks=tasks,
+        touches={
+            TaskKey(touch.dag_id, touch.run_id, touch.task_id, touch.map_index): touch
+            for touch in survey.touches
+        },
+        commands=commands,
+        # Of several the newest, which is the one that can be answered.
+        asked={asked.task: asked for asked in survey.approvals},
+    )
+
+
+def _is_same(marker: str, run_after: datetime | None) -> bool:
+    try:
+        return run_after is not None and datetime.fromisoformat(marker) == run_after
+    except ValueError:
+        return False

@@ -1,0 +1,1 @@
+"""Measurements, run by hand through make: none of them is a test."""

@@ -1,0 +1,83 @@
+"""Run from the command line; see :mod:`benchmarks.ledger`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from support.postgres import PostgresServer, PostgresUnavailable
+
+from benchmarks.ledger.extent import FULL, QUICK, THREADS
+from benchmarks.ledger.full_ledgers import measure_listings
+from benchmarks.ledger.operations import BEGIN_AND_COMMIT, WHOLE_STEP
+from benchmarks.ledger.parts import measure_costs, measure_scalings
+from benchmarks.ledger.report import as_json, as_table
+from benchmarks.ledger.results import Results, aims_of
+from benchmarks.ledger.server import benchmark_server, describe
+
+ROOT = Path(__file__).resolve().parents[3]
+PARTS = ("costs", "threads", "listing")
+BEGAN = time.monotonic()
+
+
+def say(text: str) -> None:
+    """Print progress where it does not disturb the tables."""
+    print(f"[{time.monotonic() - BEGAN:5.0f} s] {text}", file=sys.stderr, flush=True)
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """The options."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench-ledger", description="What the ledger costs, beside bare inserts and beside dbos."
+    )
+    parser.add_argument("--quick", action="store_true", help="only to see that it runs")
+    parser.add_argument("--strict", action="store_true", help="exit code 1 where an aim is missed")
+    parser.add_argument(
+        "--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=f"of {', '.join(PARTS)}"
+    )
+    parser.add_argument(
+        "--json", type=Path, default=ROOT / ".build" / "bench-ledger.json", metavar="FILE", help="%(default)s"
+    )
+    return parser.parse_args(argv)
+
+
+def measure(server: PostgresServer, options: argparse.Namespace) -> Results:
+    """All that was asked for."""
+    extent = QUICK if options.quick else FULL
+    machine = describe(server)
+    costs = scalings = listings = ()
+    filled = {}
+    if "costs" in options.only:
+        say("one worker: the ledger's operations, a bare insert and a step of dbos, in turns")
+        costs = measure_costs(server, extent)
+    if "threads" in options.only:
+        say(f"{', '.join(map(str, THREADS))} threads, in turns")
+        scalings = measure_scalings(server, extent, THREADS)
+    if "listing" in options.only:
+        rows, listings = measure_listings(server, extent, say)
+        filled = {"runs": rows.runs, "transitions": rows.transitions}
+    return Results(machine=machine, costs=costs, scalings=scalings, listings=listings, filled=filled)
+
+
+def main(argv: list[str]) -> int:
+    """Measure, print the tables, write the JSON."""
+    options = parse(argv)
+    try:
+        with benchmark_server() as server:
+            results = measure(server, options)
+    except PostgresUnavailable as error:
+        print(f"bench-ledger: {error}", file=sys.stderr)
+        return 1
+    aims = aims_of(results, whole_effect=BEGIN_AND_COMMIT, step=WHOLE_STEP)
+    print(as_table(results, aims))
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(as_json(results, aims), indent=2) + "\n")
+    say(f"written as JSON to {options.json}")
+    return int(options.strict and not all(aim.kept for aim in aims))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,112 @@
+"""Commands, signs of life, leases."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import multiple, rule
+
+from louver.ledger.names import Verb
+from louver.ledger.requests import CommandRequest, Progress
+from louver.states import Source, TaskState
+from support.histories.stage import Stage, place_of
+from support.histories.values import (
+    COMMANDS,
+    OWNERS,
+    PICKS,
+    PLACES,
+    REASONS,
+    SECONDS,
+    TOKENS,
+    WHO,
+    mostly,
+)
+from support.side_by_side import Refused
+
+__all__ = ["Control"]
+
+_NUMBERS = st.integers(0, 39)
+_VERBS = st.sampled_from(list(Verb))
+_ENDS = st.sampled_from(["complete_command", "refuse_command", "release_command"])
+_PROGRESS = mostly(None, Progress(done=2.5, total=10.0, unit="pages"), Progress(done=3.0))
+
+
+class Control(Stage):
+    """Rules about what people and processes ask of each other."""
+
+    def send(self, number, place, verb, reason=None):
+        """The command as it stands; None where it was refused."""
+        request = CommandRequest(
+            command_id=f"{self.dag}-{number}",
+            task=self.key(place),
+            verb=verb,
+            actor="ann",
+            reason=reason,
+            source=Source.CLI,
+        )
+        sent = self.ask("send_command", request, now=self.tick())
+        return None if isinstance(sent, Refused) else sent
+
+    def claim(self, token, limit, seconds):
+        """The commands that were taken up."""
+        now = self.tick()
+        claimed = self.ask("claim_commands", token, limit=limit, lease_until=self.after(seconds), now=now)
+        return () if isinstance(claimed, Refused) else claimed
+
+    def end_it(self, command, how):
+        """The command afterwards; None where nothing came of it."""
+        given = {} if how == "release_command" else {"outcome": "done"}
+        return self.ask(how, command, now=self.tick(), **given)
+
+    @rule(target=COMMANDS, command=COMMANDS, how=_ENDS)
+    def end_command(self, command, how):
+        return self.kept(self.end_it(command, how))
+
+    @rule(
+        target=COMMANDS,
+        place=PLACES,
+        token=TOKENS,
+        who=WHO,
+        sent=st.lists(st.tuples(_NUMBERS, _VERBS, REASONS), min_size=1, max_size=4),
+        limit=mostly(100, 1),
+        seconds=SECONDS,
+        how=_ENDS | st.none(),
+        again=st.sampled_from([None, "same", "next"]),
+    )
+    def command(self, place, token, who, sent, limit, seconds, how, again):
+        """Send some, let a process take up what is meant for it, perhaps once more, and end one of them."""
+        places = (place, place_of(self.speaker(token, "holder")))
+        shown = [self.send(number, places[number % 4 > 0], verb, reason) for number, verb, reason in sent]
+        claimer = self.speaker(token, who)
+        claimed = self.claim(claimer, limit, seconds)
+        if again is not None:
+            claimer = (again == "next" and self.open(place_of(token))) or claimer
+            claimed += self.claim(claimer, limit, seconds)
+        ended = self.end_it(claimed[0], how) if claimed and how is not None else None
+        return multiple(*(command for command in (*shown, *claimed, ended) if command is not None))
+
+    @rule(token=TOKENS, command=COMMANDS, who=WHO, picks=st.lists(PICKS, max_size=2))
+    def obey(self, token, command, who, picks):
+        token = self.owner(token, command, who)
+        changes = self.legal(token, picks)
+        nonce = "nonce-0" if changes and changes[-1].to is TaskState.PAUSED else None
+        self.ask("obey", token, command, *changes, outcome="obeyed", nonce=nonce, now=self.tick())
+
+    @rule(
+        token=TOKENS,
+        who=WHO,
+        progress=_PROGRESS,
+        failures=mostly(0, 2, 1),
+        name=mostly("one", "two"),
+        owner=OWNERS,
+        seconds=SECONDS,
+        gives=mostly(False, True),
+    )
+    def live(self, token, who, progress, failures, name, owner, seconds, gives):
+        """Give a sign of life, and take or renew a lease."""
+        token = self.speaker(token, who)
+        self.ask("touch", token, progress=progress, persist_failures=failures, now=self.tick())
+        name = f"{self.dag}-{name}"
+        self.ask("take_lease", name, owner, lease_until=self.after(seconds), now=self.tick())
+        if gives:
+            self.ask("give_lease", name, owner, now=self.tick())
+        self.ask("get_lease", name)
