@@ -53,6 +53,7 @@ TIERS = (
     Tier("unit-O", "the same under python -O", "tests/unit", optimised=True),
     Tier("contract", "one suite over every ledger", "tests/contract"),
     Tier("contract-O", "the same under python -O", "tests/contract", optimised=True),
+    Tier("crash", "killed at every point, crowded, cut off", "tests/crash", limit=1800),
     Tier("dags", "the glue and every Dag, without a scheduler", "tests/dags", limit=1200),
     Tier("integration", "one real Airflow", "tests/integration", limit=1800),
     Tier("packaging", "the wheel in a clean environment", "tests/packaging", limit=1800),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -40,6 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
     needs other settings sets them itself, or starts a process with an environment of its own.
     """
     global _home
+    if "airflow" in sys.modules:
+        raise pytest.UsageError("a conftest.py imports airflow: it would work in the user's own home")
     for name in [name for name in os.environ if name.startswith("AIRFLOW_")]:
         del os.environ[name]
     _home = Path(tempfile.mkdtemp(prefix="louver-tests-"))

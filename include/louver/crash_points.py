@@ -19,7 +19,7 @@ def reach(point: str) -> None:
 
     :param point: ``<operation>.before``, ``<operation>.inside`` (written, and not committed yet) or
         ``<operation>.after`` for an operation of the ledger; ``perform.before`` and ``perform.after`` around
-        the act itself.
+        the act itself, ``undo.perform.before`` and ``undo.perform.after`` around what undoes it.
     """
     if _hook is not None:
         _hook(point)

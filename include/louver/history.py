@@ -242,7 +242,7 @@ def _merge(row: TransitionRecord, event: PlatformEvent | None, before: datetime 
         said_at=event.at if event is not None and event.precision is not Precision.UNKNOWN else None,
         trigger=row.trigger,
         actor=event.actor if event is not None and person else row.actor,
-        reason=_reasons(row.reason, *_reasons_of(event, told=person)),
+        reason=_reasons(row.reason, *_reasons_of(event, row.actor, by_people=person)),
         generation=row.generation,
         attempt=row.attempt,
         try_number=event.try_number if event is not None else None,
@@ -256,15 +256,15 @@ def _later(one: datetime | None, other: datetime | None) -> datetime | None:
     return max((moment for moment in (one, other) if moment is not None), default=None)
 
 
-def _reasons_of(event: PlatformEvent | None, *, told: bool) -> list[str | None]:
+def _reasons_of(event: PlatformEvent | None, actor: str | None, *, by_people: bool) -> list[str | None]:
     """
     What an event adds to the reason of a row.
 
-    :param told: the row says already whose doing it was.
+    :param actor: whose doing it is by the row.
     """
     if event is None:
         return []
-    if told or event.actor is None:
+    if by_people or event.actor in (None, actor):
         return [event.reason]
     return [event.reason, f"{event.said} by {event.actor} ({event.source})"]
 

@@ -283,8 +283,8 @@ class _Case:
 
     def idle(self) -> list[Chain]:
         seen, record = self.facts.seen, self.facts.record
-        unattended = self.over and seen.shown in (Shown.NOTHING, Shown.WAITING, Shown.RETRYING)
-        if seen.shown.over or unattended:
+        # Nothing of a run that is over is begun, woken or tried again.
+        if seen.shown.over or (self.over and seen.shown is not Shown.RUNNING):
             return [self._missed()]
         if seen.shown is Shown.PARKED and record is not None:
             return self._parked(record)

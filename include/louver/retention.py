@@ -9,7 +9,7 @@ from louver.compensation import tally
 from louver.definition import Definition
 from louver.evaluation import evaluate, final_state
 from louver.ledger.names import EffectState
-from louver.ledger.records import ApprovalRecord, EffectRecord, RunRecord, SealRecord, TaskRecord
+from louver.ledger.records import ApprovalRecord, EffectRecord, RunRecord, TaskRecord
 
 __all__ = ["WAITING", "guards_beyond_its_run", "is_settled", "reason_to_keep"]
 
@@ -24,7 +24,6 @@ def reason_to_keep(
     tasks: Collection[TaskRecord],
     effects: Collection[EffectRecord],
     approvals: Collection[ApprovalRecord],
-    seal: SealRecord | None,
     before: datetime,
 ) -> str | None:
     """
@@ -60,8 +59,6 @@ def reason_to_keep(
         *(effect.updated_at for effect in effects),
         *(asked.decided_at or asked.requested_at for asked in approvals),
     ]
-    if seal is not None:
-        moments.append(seal.sealed_at)
     if max(moments) >= before:
         return "something of it is younger"
     return None

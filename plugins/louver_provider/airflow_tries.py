@@ -113,6 +113,11 @@ def attribution(requests: Sequence[Request]) -> tuple[str | None, str, str | Non
     return None, str(last.source), f"one of: {names}"
 
 
+def _in_try(event: PlatformEvent) -> tuple[datetime, int]:
+    words = event.said.split(", ")
+    return event.at, _BEFORE_START.index(words[0]) if words[0] in _BEFORE_START else len(_BEFORE_START)
+
+
 class _Story:
     """The events of one task, told in order."""
 
@@ -136,11 +141,14 @@ class _Story:
         if not starts and row is not None and row.hostname and row.start is not None:
             starts = [row.start]
             self._add("running", row.start, number, reason="the log has it no more")
+        first = len(self.told.events)
         for entry in log:
             said = self._said(entry, row, following)
             reason = "found by the scheduler" if said != entry.event else _WORDS.get(entry.event)
             self._add(said, entry.at, number, reason=reason)
         self._tell_waits(row, starts, number)
+        # Of one moment: it is scheduled before it is queued, and queued before it runs.
+        self.told.events[first:] = sorted(self.told.events[first:], key=_in_try)
         if row is not None:
             self._tell_column(row, following, log)
 
@@ -276,7 +284,8 @@ class _Story:
                 "another try", at, following.try_number, since=self._before(at), precision=Precision.BOUNDED
             )
             return
-        running = bool(log) and log[-1].event == "running"
+        states = [entry.event for entry in log if entry.event in MEANS]
+        running = states[-1:] == ["running"]
         means = frozenset({_S.PENDING}) | (MEANS["restarting"] if running else frozenset())
         actor, source, reason = attribution(asked) if asked else (None, "airflow", "nobody is known")
         self.told.explained.extend(asked)

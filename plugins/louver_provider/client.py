@@ -269,7 +269,7 @@ class LouverClient:
         verb = command.verb
         if _is_parked(record) and verb is not Verb.PAUSE:
             return self._deliver(errand, record, patient=patient)
-        if not _is_held(record):
+        if not _is_held(record) and verb is not Verb.RESUME:
             return _reply(errand, record, Became.RECORDED, "to be honoured before it starts")
         if not patient and verb is Verb.STOP:
             return _reply(errand, record, Became.UNCONFIRMED, "its process sees it at its next checkpoint")

@@ -8,7 +8,7 @@ session has committed, so that nothing is recorded which did not come about.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -32,6 +32,8 @@ from louver_provider.recorder import record_soon
 
 __all__ = ["Deed", "carry_in", "note_mark", "note_skipped_with_run", "record_clears"]
 
+_WAITING = ("scheduled", "queued")
+_RESTARTING = "restarting"
 _LOOK_BACK = timedelta(seconds=60)
 _TRIES = 3
 _NOTED = "louver_noted"
@@ -55,11 +57,13 @@ class Deed:
 
     :param change: the transition that it is.
     :param max_tries: Airflow's after a clear; None otherwise.
+    :param restarts: it was running, so that it goes on in its generation.
     """
 
     task: TaskKey
     change: Change
     max_tries: int | None = None
+    restarts: bool = False
 
 
 def note_mark(task_instance: Any, airflow_state: str) -> None:
@@ -104,7 +108,7 @@ def note_skipped_with_run(dag_run: Any) -> None:
 
 def record_clears(dag_id: str, *, since: datetime) -> None:
     """
-    Record what was cleared in this Dag from then on; what a running task is cleared for, it finds itself.
+    Record what was cleared in this Dag from then on.
 
     :param dag_id: as it stands in the request's path: ``~`` for any.
     :param since: when the request arrived that may have cleared something.
@@ -119,10 +123,11 @@ def record_clears(dag_id: str, *, since: datetime) -> None:
                 TaskInstance.task_id,
                 TaskInstance.map_index,
                 TaskInstance.max_tries,
+                TaskInstance.state,
             ).where(
                 *of_dag,
                 TaskInstance.operator.in_(WITH_STATES),
-                or_(TaskInstance.state.is_(None), TaskInstance.state.in_(("scheduled", "queued"))),
+                or_(TaskInstance.state.is_(None), TaskInstance.state.in_((*_WAITING, _RESTARTING))),
                 TaskInstance.updated_at >= since,
             )
         ).all()
@@ -132,13 +137,14 @@ def record_clears(dag_id: str, *, since: datetime) -> None:
             key = TaskKey(row.dag_id, row.run_id, row.task_id, row.map_index)
             asked = asked_by(_requests(session, key.run), (Verb.CLEAR,), key.task_id, at=now, since=since)
             if asked:
+                restarts = row.state == _RESTARTING
                 change = Change(
-                    to=TaskState.PENDING,
-                    trigger="user:cleared",
+                    to=TaskState.QUEUED if restarts else TaskState.PENDING,
+                    trigger="executor:restarting" if restarts else "user:cleared",
                     at=max(filter(None, [made_at(row.id), since])),
                     **_whose(asked),
                 )
-                deeds.append(Deed(task=key, change=change, max_tries=row.max_tries))
+                deeds.append(Deed(task=key, change=change, max_tries=row.max_tries, restarts=restarts))
     if deeds:
         record_soon(lambda: carry_in(get_ledger(), deeds))
 
@@ -152,31 +158,46 @@ def carry_in(ledger: Ledger, deeds: Iterable[Deed]) -> None:
     for deed in deeds:
         for _ in range(_TRIES):
             record = ledger.get_task(deed.task)
-            if not _is_news(record, deed) or (record is None and ledger.get_run(deed.task.run) is None):
+            changes = _changes(record, deed)
+            if not changes or (record is None and ledger.get_run(deed.task.run) is None):
                 break
             session = 0 if record is None else record.session
-            row = ledger.mark(
-                deed.task,
-                deed.change,
-                session=session,
-                source=Source.API,
-                max_tries=deed.max_tries,
-                now=SystemClock().now(),
-            )
+            rows = [
+                ledger.mark(
+                    deed.task,
+                    change,
+                    session=session + number,
+                    source=Source.API,
+                    max_tries=deed.max_tries,
+                    now=SystemClock().now(),
+                )
+                for number, change in enumerate(changes)
+            ]
             # None: a process has opened it in between; what was done still holds.
-            if row is not None:
+            if None not in rows:
                 break
 
 
-def _is_news(record: TaskRecord | None, deed: Deed) -> bool:
+def _changes(record: TaskRecord | None, deed: Deed) -> tuple[Change, ...]:
+    """What is to be recorded, by what the ledger holds now; nothing where that is no news."""
+    state = record.state if record is not None else TaskState.PENDING
+    if deed.restarts:
+        # In these somebody is inside, and is fenced by it: Airflow ends the process, and starts another one.
+        # One that is only starting, or is stopping, leaves it to that other one.
+        first = {
+            TaskState.PAUSING: Change(to=TaskState.RUNNING, trigger="runtime:pause_rolled_back"),
+            TaskState.PAUSED: Change(to=TaskState.RUNNING, trigger="user:resume", actor=deed.change.actor),
+        }.get(state)
+        if record is None or not occupies(record) or (first is None and state is not TaskState.RUNNING):
+            return ()
+        rolled_back = () if first is None else (replace(first, reason="it was cleared", at=deed.change.at),)
+        return (*rolled_back, deed.change)
     if deed.change.to is not TaskState.PENDING:
-        state = record.state if record is not None else TaskState.PENDING
-        return state not in _SAME[deed.change.to]
-    # A running task that is cleared goes on in its generation; its next process records the restart.
+        return () if state in _SAME[deed.change.to] else (deed.change,)
     if record is None or deed.max_tries is None or occupies(record):
-        return False
+        return ()
     opened = record.try_number > 0 or record.state.terminal
-    return opened and deed.max_tries > record.max_tries
+    return (deed.change,) if opened and deed.max_tries > record.max_tries else ()
 
 
 def _mark(key: TaskKey, airflow_state: str, session: Session | None, *, ended: bool = False) -> Deed:

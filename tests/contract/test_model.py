@@ -19,6 +19,7 @@ from support.side_by_side import SideBySide
 from louver.audit import mac_of
 from louver.ledger import open_ledger
 from louver.ledger.requests import RunFilter
+from louver.maintenance import verify_ledger
 from louver.signing import SigningKeys
 
 KEYS = SigningKeys(secrets={"k1": b"0123456789abcdef", "k0": b"fedcba9876543210"})
@@ -52,6 +53,8 @@ def test_all_stores_answer_the_same_whatever_is_done(opened):
     )
 
     assert_unbroken(stores.model)
+    for ledger in stores.stores.values():
+        assert verify_ledger(ledger, limit=9).findings == ()
     if left_out is not None:
         pytest.skip(f"memory and SQLite answered the same; without Postgres: {left_out}")
 

@@ -9,6 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from alembic import command
+from alembic.config import Config
 from support.pasts import FATES, KEYS, History
 from support.stores import STORES, Store, store_of
 from support.tampering import Tables
@@ -29,6 +31,8 @@ from louver.ledger.records import (
     TaskRecord,
     TransitionRecord,
 )
+from louver.ledger.sql.engine import Engines, parse_url
+from louver.ledger.sql.schema import MIGRATIONS, upgrade
 from louver.maintenance import verify_ledger, verify_runs
 from louver.signing import SigningKeys
 from louver.states import RunState, TaskState
@@ -702,3 +706,55 @@ def test_a_row_forged_without_the_keys_is_found_and_one_with_them_is_not(
         row = link(forged, last.mac, keys=SigningKeys(secrets=keys))
         store.put(row, replace(task, version=row.version, head=row.mac))
         assert bool(verify_ledger(ledger).findings) is found
+
+
+# A ledger of the release before
+
+
+OLD_TABLES = ("run", "task", "transition", "effect", "approval", "checkpoint", "event", "payload")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_ledger_of_the_release_before_is_sealed_when_it_is_upgraded(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    (tmp_path / "new").mkdir()
+    source, old = (store_of("sqlite", request, tmp_path / "new"), store_of(kind, request, tmp_path))
+    ledger = source.open(KEYS)
+    for fate in ("succeeded", "compensated", "unfinished"):
+        lived(ledger, fate)
+    at_revision(old.url, "0001")
+    with Tables.of(source.url) as given, Tables.of(old.url) as taken:
+        for table in OLD_TABLES:
+            names = taken.columns(table)
+            for row in given.rows(table):
+                taken.insert(table, {name: flag(name, row[name], kind) for name in names})
+    source.close()
+
+    upgrade(old.url, keys=SigningKeys(secrets=KEYS))
+
+    upgraded = old.open(KEYS)
+    verdict = verify_ledger(upgraded, limit=99)
+    assert [str(found) for found in verdict.findings] == []
+    assert (verdict.checked.runs, verdict.checked.seals) == (3, 2)
+    key = old.find(RunRecord, state=RunState.SUCCEEDED)[0].key
+    without_tail(old, key)
+    assert "sealed" in first(upgraded).what
+    old.close()
+
+
+def flag(name: str, value: object, kind: str) -> object:
+    """SQLite has numbers for yes and no."""
+    return bool(value) if kind == "postgresql" and name in ("provider_idempotent", "four_eyes") else value
+
+
+def at_revision(url: str, revision: str) -> None:
+    """Make the tables as they were at that revision."""
+    engines = Engines(parse_url(url))
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    with engines.begin() as connection:
+        config.attributes["connection"] = connection
+        config.attributes["keys"] = SigningKeys.unsigned()
+        command.upgrade(config, revision)
+    engines.close()

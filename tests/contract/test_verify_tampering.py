@@ -7,10 +7,12 @@ what ``docs/operations.md`` says.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -259,6 +261,22 @@ def free(store: Store, table: str, row: Row, name: str, value: Any) -> bool:
     """Whether no other row has the primary key that this one would have."""
     changed = {**row, name: value}
     return name not in PRIMARY[table] or not store.tables.rows(table, **store.tables.key(table, changed))
+
+
+def test_the_docs_name_the_columns_that_are_not_vouched_for() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text()
+    head = "| table | nothing vouches for | only a seal vouches for |"
+    told: dict[str, list[set[str]]] = {}
+    for line in text[text.index(head) :].split("\n\n")[0].splitlines()[2:]:
+        tables, *cells = line.strip("|").split("|")
+        columns = [set(re.findall(r"`([^`]+)`", cell)) for cell in cells]
+        told |= dict.fromkeys(re.findall(r"`([^`]+)`", tables), columns)
+
+    assert set(told) == set(VERIFIED)
+    assert {table: sealed for table, (_, sealed) in told.items() if sealed} == BY_THE_SEAL
+    # The other two hold only for some rows, see vouched_for.
+    never = {table: names for table, (names, _) in told.items() if names}
+    assert never == {**NEVER, "effect": {"run_id"}, "payload": {"saved_at"}}
 
 
 numbers = st.integers(min_value=0, max_value=10_000)

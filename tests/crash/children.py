@@ -6,16 +6,28 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from itertools import count, takewhile
 
 from support.nursery import Talk
 
-from crash.proofs import orphans
-from crash.stories import KEYS, STORIES, Clock, Scene
+from crash.proofs import faults_of_all
+from crash.stories import STORIES
+from crash.story import KEYS, Clock, Scene
 from louver.ledger import open_ledger
 from louver.testing import crashes
 
-__all__ = ["look_around", "look_at", "play", "play_and_pause", "play_cases", "play_many", "play_when_told", "record"]
+__all__ = [
+    "look_around",
+    "look_at",
+    "play",
+    "play_and_pause",
+    "play_and_wait",
+    "play_cases",
+    "play_many",
+    "play_when_told",
+    "record",
+]
 
 
 def record(talk: Talk, *, story: str, url: str, shop: str, case: str) -> tuple[list[str], list[str]]:
@@ -82,6 +94,31 @@ def play_and_pause(
     return _faults(story, url, case)
 
 
+def play_and_wait(
+    talk: Talk, *, story: str, url: str, shop: str, case: str, paused_at: tuple[str, int]
+) -> list[str]:
+    """The same, and wait again wherever the story would let time pass."""
+
+    class Waiting(Clock):
+        """Lets time pass at the test's word."""
+
+        def sleep(self, duration: timedelta) -> None:
+            """Ask, and skip it."""
+            talk.say("waiting")
+            talk.hear()
+            super().sleep(duration)
+
+    def pause() -> None:
+        talk.say("paused")
+        talk.hear()
+
+    with _scene(story, url, shop, case, turn=1) as scene:
+        point, hit = paused_at
+        crashes.act_at(point, pause, hit=hit)
+        STORIES[story].play(replace(scene, clock=Waiting(timedelta(0))))
+    return _faults(story, url, case)
+
+
 def play_many(talk: Talk, *, story: str, url: str, shop: str) -> list[str]:
     """Play a story again and again, each time another case, until told; which cases there were."""
     talk.say("begun")
@@ -120,6 +157,6 @@ def _faults(story: str, url: str, case: str) -> list[str]:
 
 
 def look_around(talk: Talk, *, url: str) -> list[str]:
-    """What lies in the ledger and belongs to nothing."""
+    """What is wrong with the ledger as a whole."""
     with open_ledger(url, KEYS) as ledger:
-        return orphans(ledger)
+        return faults_of_all(ledger)

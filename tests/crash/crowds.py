@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Iterator
 
 import psycopg2
-from crash.children import play_cases
-from crash.stories import KEYS
 from psycopg2 import errors
 from support.nursery import Talk
 
+from crash.children import play_cases
+from crash.story import KEYS
 from louver.ledger import open_ledger
 from louver.ledger.names import RunKey
 from louver.ledger.requests import RunFilter

@@ -6,16 +6,16 @@ import os
 from dataclasses import dataclass
 from datetime import timedelta
 
-from crash.proofs import faults_in
-from crash.steps import PAYING
-from crash.stories import KEYS, Clock, Scene
-from shop import faults, report
-from shop.database import transaction
 from support.nursery import Talk
 
+from crash.proofs import faults_in
+from crash.steps import PAYING
+from crash.story import KEYS, Clock, Scene
 from louver.ledger import open_ledger
 from louver.ledger.names import TaskKey
 from louver.testing import crashes
+from shop import faults, report
+from shop.database import transaction
 
 __all__ = ["Paid", "pay"]
 
@@ -69,7 +69,7 @@ def pay(
         if killed_at is not None:
             crashes.kill_at(killed_at)
         result = scene.run(PAYING, order=case, way=way)
-        run = scene.order(PAYING)
+        run = scene.key(PAYING)
         task = ledger.get_task(TaskKey(run.dag_id, run.run_id, "pay"))
         effect = ledger.get_effect(f"dag:{run.dag_id}", f"pay:{case}")
         wrong = tuple(faults_in(ledger, run, keys=KEYS, state=result.state))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from louver.audit import mac_of
@@ -21,10 +22,12 @@ from louver.ledger.records import (
     TransitionRecord,
 )
 from louver.ledger.task_operations import definition_payload, seal_binding
+from louver.maintenance import verify_ledger
+from louver.seals import Ends, read_seal
 from louver.signing import SigningKeys, digest_of, unseal
 from louver.states import RunState
 
-__all__ = ["faults_in", "orphans"]
+__all__ = ["faults_in", "faults_of_all"]
 
 
 def faults_in(ledger: Ledger, run: RunKey, *, keys: SigningKeys, state: RunState) -> Iterator[str]:
@@ -75,7 +78,7 @@ def _chains(tasks: list[TaskRecord], transitions: list[TransitionRecord], keys: 
             if before != head:
                 yield f"{place}: it does not end as the task says"
         main = [row for row in transitions if row.task_id == task.task_id and row.chain == "main"]
-        for row, after in zip(main, main[1:], strict=False):
+        for row, after in pairwise(main):
             if row.to_state is not after.from_state:
                 yield f"{task.task_id}: from {row.to_state} it went on as {after.from_state}"
     for place in chains:
@@ -86,12 +89,17 @@ def _seal(seal: SealRecord | None, run: RunKey, tasks: list[TaskRecord], keys: S
     if seal is None:
         yield "the run is not sealed"
         return
-    ends = unseal(seal.envelope, binding=seal_binding(run, seal.incarnation), keys=keys)
-    found = [
-        (task.task_id, task.map_index, task.version, task.head, task.side_version, task.side_head)
+    sealed = read_seal(unseal(seal.envelope, binding=seal_binding(run, seal.incarnation), keys=keys))
+    ends = {
+        (task.task_id, task.map_index): Ends(
+            version=task.version,
+            head=task.head,
+            side_version=task.side_version,
+            side_head=task.side_head,
+        )
         for task in tasks
-    ]
-    if sorted(tuple(end) for end in ends) != sorted(found):
+    }
+    if sealed.ends != ends:
         yield "the seal does not match the ends of the chains"
 
 
@@ -124,8 +132,9 @@ def _values(ledger: Ledger, run: RunKey) -> Iterator[str]:
                 ledger._restore(rows, record)  # type: ignore[attr-defined]
 
 
-def orphans(ledger: Ledger) -> list[str]:
-    """Payloads of the whole ledger that nobody refers to, and references to payloads that are not there."""
+def faults_of_all(ledger: Ledger) -> list[str]:
+    """What is wrong with the ledger as a whole: what does not verify, and what lies there for nobody."""
+    findings = [str(finding) for finding in verify_ledger(ledger, limit=10).findings]
     with _rows(ledger) as rows:
         wanted: set[str] = set()
         for effect in rows.find(EffectRecord):
@@ -136,7 +145,7 @@ def orphans(ledger: Ledger) -> list[str]:
             wanted.update(record.payload for record in rows.find(kind))
         wanted.update(definition_payload(run.definition_fingerprint) for run in rows.find(RunRecord))
         kept = {payload.payload_id for payload in rows.find(PayloadRecord)}
-    return sorted(kept ^ wanted)
+    return [*findings, *sorted(kept ^ wanted)]
 
 
 def _rows(ledger: Ledger) -> Any:

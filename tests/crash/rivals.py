@@ -8,9 +8,10 @@ from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from crash.stories import KEYS, STORIES, Clock, Scene
 from support.nursery import Talk
 
+from crash.stories import STORIES
+from crash.story import KEYS, Clock, Scene
 from louver.errors import LouverError
 from louver.ledger import open_ledger
 from louver.ledger.contract import Ledger

@@ -22,6 +22,7 @@ from shop.providers import ProviderRefused, payments, stock
 __all__ = [
     "BREAKING",
     "BUYING",
+    "BY_HAND",
     "ORDER",
     "PARTS",
     "PAYING",
@@ -193,3 +194,6 @@ PAYING = Definition(
     params=["order", "way"],
 )
 """One effect, in any of :data:`WAYS`."""
+
+BY_HAND = _workflow("by-hand", _step("work", pay), _step("gone", pay))
+"""What nobody runs: its tasks are opened and written about by hand."""

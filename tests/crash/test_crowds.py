@@ -6,15 +6,16 @@ from contextlib import closing
 
 import psycopg2
 import pytest
+
 from crash.stories import STORIES
 from crash.test_every_point import integrity_of
 
-STORY = "undo fails for good"
-"""Two effects, two undos, one of which fails: of all operations the most for each run."""
+STORY = "answer lost, performed again"
+"""A run with an effect that fails, a retry, and all that goes with them."""
 
 WRITERS = {"sqlite": 4, "postgresql": 8}
-RUNS = {"sqlite": 40, "postgresql": 15}
-READERS = 2
+RUNS = {"sqlite": 40, "postgresql": 10}
+READERS = 1
 
 
 def crowd(nursery, store, place, tmp_path):
@@ -78,7 +79,7 @@ def test_whoever_reads_does_not_wait_for_one_that_writes(nursery, store, place):
         "crash.children:play_and_pause",
         story=STORY,
         case="slow",
-        paused_at=("fail_effect.inside", 1),
+        paused_at=("lose_effect.inside", 1),
         **place,
     )
     assert writer.said() == "paused"
@@ -113,6 +114,56 @@ def test_who_is_given_up_in_a_deadlock_does_its_work_again(nursery, impatient, t
     # The rest of them was the ledger's to try again.
     assert deadlocks(impatient) > given_up
     prove_all(nursery, "postgresql", place, tmp_path, played)
+
+
+EVERY = 17
+"""More rows than one decision writes: what was given up comes through when it is done again."""
+
+
+@pytest.mark.parametrize("code", ["40001", "40P01", "55P03"])
+def test_what_the_server_gives_up_is_done_again(code, nursery, postgres, scratch):
+    """A serialization failure, a deadlock, a lock that did not come: at any row that is written."""
+    story = "undo fails for good"
+    given = {"story": story, "url": postgres.fresh_schema(), "shop": str(scratch / f"shop-{code}.db")}
+    assert nursery.call("crash.children:play", case="before", **given) == []
+    spoil(postgres, given["url"], code)
+
+    assert nursery.call("crash.children:play", case="spoilt", **given) == []
+
+    assert given_up(postgres, given["url"]) > EVERY
+    assert nursery.call("crash.children:look_around", url=given["url"]) == []
+
+
+def spoil(server, url, code):
+    """Have every so-manieth row that is written refused."""
+    schema = schema_of(url)
+    for statement in (
+        f"CREATE SEQUENCE {schema}.written",
+        f"GRANT USAGE ON {schema}.written TO {server.role.name}",
+        f"""
+        CREATE FUNCTION {schema}.spoil() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF nextval('{schema}.written') % {EVERY} = 0 THEN
+                RAISE EXCEPTION 'given up' USING ERRCODE = '{code}';
+            END IF;
+            RETURN NEW;
+        END $$
+        """,
+        *(
+            f"CREATE TRIGGER spoil BEFORE INSERT OR UPDATE ON {schema}.louver_{table} "
+            f"FOR EACH ROW EXECUTE FUNCTION {schema}.spoil()"
+            for table in ("run", "task", "transition", "effect", "payload", "checkpoint", "seal")
+        ),
+    ):
+        server.execute(statement, database=server.database)
+
+
+def given_up(server, url):
+    rows = server.execute(f"SELECT last_value FROM {schema_of(url)}.written", database=server.database)
+    return rows[0][0]
+
+
+def schema_of(url):
+    return url.rpartition("%3D")[2]
 
 
 def deadlocks(server):

@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 from support.nursery import ChildFailed, ChildKilled, Nursery
 
-from crash.stories import STORIES, Story
+from crash.stories import STORIES
+from crash.story import Story
 from louver.testing import crashes
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "crash-points.md"

@@ -60,12 +60,10 @@ def test_a_process_whose_attempt_was_superseded_writes_nothing(store, place, nur
     ("story", "point"),
     [("checkpoints", "perform.after"), ("answer lost, performed again", "perform.before")],
 )
-def test_a_process_that_comes_back_after_it_was_given_up_spoils_nothing(
-    story, point, store, place, nursery
-):
+def test_a_process_that_comes_back_after_it_was_given_up_spoils_nothing(story, point, store, place, nursery):
     slow = nursery.start("crash.rivals:play_in_the_way", story=story, case="slow", stand_at=point, **place)
     assert slow.said() == "standing"
-    # It lives, so nobody can prove its death: lease and quiet time have to pass, which the story's clock skips.
+    # It lives, so nobody can prove its death: lease and quiet time have to pass, and the clock skips them.
     assert nursery.call("crash.children:play", story=story, case="slow", turn=2, **place) == []
 
     slow.say("go on")

@@ -108,7 +108,6 @@ def await_more_than(before, server, url):
 def test_a_server_that_is_down_for_a_while_costs_attempts_and_doubles_nothing(nursery, away, shop):
     """Decisions fail closed, so processes end; those that come after the server is back go on."""
     given = {"story": "order", "url": away.fresh_schema(), "shop": shop}
-    reached, _ = nursery.call("crash.children:record", case="unharmed", **given)
     ended = []
     for point in ("begin_effect.before", "perform.before", "perform.after", "complete.before", "park.inside"):
         child = nursery.start("crash.children:play_and_pause", case=point, paused_at=(point, 1), **given)
@@ -120,6 +119,26 @@ def test_a_server_that_is_down_for_a_while_costs_attempts_and_doubles_nothing(nu
         away.start()
         ended.append(nursery.call("crash.children:play", turn=20, case=point, **given))
     assert ended == [[]] * len(ended)
+
+
+@pytest.mark.parametrize("point", ["perform.after", "commit_effect.before"])
+def test_an_effect_that_happened_while_the_server_was_down_is_recorded_when_it_is_back(
+    point, nursery, away, shop
+):
+    """It is done and cannot be taken back, so its process waits, as long as the lease holds."""
+    given = {"story": "order", "case": point, "url": away.fresh_schema(), "shop": shop}
+    child = nursery.start("crash.children:play_and_wait", paused_at=(point, 1), **given)
+    assert child.said() == "paused"
+    away.kill()
+    child.say("go on")
+    for _ in range(3):
+        assert child.said() == "waiting"
+        child.say("go on")
+    assert child.said() == "waiting"
+    away.start()
+    child.say("go on")
+
+    assert child.result() == []
 
 
 EVERY = 25

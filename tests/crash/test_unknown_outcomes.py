@@ -10,6 +10,7 @@ import signal
 from dataclasses import replace
 
 import pytest
+
 from crash.payers import Paid
 
 PAID = Paid(run="succeeded", step="succeeded", effect="committed", done=1, asked=1, keys=1, faults=())

@@ -7,12 +7,10 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from airflow.cli import cli_parser
 from airflow.models.log import Log
 from airflow.utils.session import create_session
 from sqlalchemy import select
@@ -28,7 +26,6 @@ from louver.states import RunState, TaskState
 from louver.testing.scene import FAILED
 from louver_provider.cli import status_command
 from louver_provider.dag_builder import build_dag
-from louver_provider.hooks import ledger as ledger_hook
 
 ODD = "run-[red]:tada:~+2026-01-01T00:00:00+00:00"
 """Every kind of character that a run id may have, and some that only other names may."""
@@ -39,51 +36,7 @@ def tables() -> AirflowRows:
     return AirflowRows()
 
 
-@pytest.fixture
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
-    monkeypatch.setenv("AIRFLOW__LOUVER__LEDGER_URL", f"sqlite:///{tmp_path / 'louver.db'}")
-    monkeypatch.setattr(ledger_hook, "_LEDGERS", {})
-    with ledger_hook.get_ledger() as opened:
-        yield opened
-
-
 Louver = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(scope="module")
-def parser() -> argparse.ArgumentParser:
-    return cli_parser.get_parser()
-
-
-@pytest.fixture
-def louver(parser: argparse.ArgumentParser, capfd: pytest.CaptureFixture[str]) -> Louver:
-    """Run a command; exit code, standard output and standard error."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        capfd.readouterr()
-        code: Any = 0
-        try:
-            parsed = parser.parse_args(["louver", *arguments])
-            parsed.func(parsed)
-        except SystemExit as end:
-            code = end.code or 0
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return run
-
-
-@pytest.fixture
-def rows_of(louver: Louver) -> Callable[..., list[dict[str, Any]]]:
-    """Run a command that has to succeed; the rows that it prints."""
-
-    def run(*arguments: str) -> list[dict[str, Any]]:
-        code, out, err = louver(*arguments, "--output", "json")
-        assert (code, err) == (0, ""), (code, out, err)
-        found: list[dict[str, Any]] = json.loads(out)
-        return found
-
-    return run
 
 
 def subcommands(parser: argparse.ArgumentParser) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ from louver.states import Source, TaskState
 from louver.steps import run_start
 from louver_provider.client import Became, LouverClient
 from louver_provider.dag_builder import build_dag
-from louver_provider.hooks import ledger as ledger_hook
 from louver_provider.pause_form import PAUSE_OPTIONS
 
 SECOND = timedelta(seconds=1)
@@ -55,14 +53,6 @@ def rows(tables: AirflowRows) -> Iterator[AirflowRows]:
     tables.run(RUN)
     yield tables
     tables.clear()
-
-
-@pytest.fixture
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
-    monkeypatch.setenv("AIRFLOW__LOUVER__LEDGER_URL", f"sqlite:///{tmp_path / 'louver.db'}")
-    monkeypatch.setattr(ledger_hook, "_LEDGERS", {})
-    with ledger_hook.get_ledger() as opened:
-        yield opened
 
 
 class Meanwhile(FixedClock):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from support.airflow_rows import AirflowRows
 
 from louver.approvals import OPTIONS
 from louver.definition import Definition
-from louver.ledger.contract import Ledger
 from louver.ledger.names import CommandState, RunKey, TaskKey, Verb
 from louver.ledger.records import CommandRecord
 from louver.nodes import Step
@@ -25,7 +23,6 @@ from louver.states import Source
 from louver_provider.api.answers import judge_pause
 from louver_provider.dag_builder import build_dag
 from louver_provider.delivery import Delivery, wake
-from louver_provider.hooks import ledger as ledger_hook
 from louver_provider.pause_form import PAUSE_OPTIONS
 from louver_provider.turns import Turn
 
@@ -33,6 +30,9 @@ NOW = datetime.now(timezone.utc)
 RUN = RunKey("woken", "r1")
 KEY = TaskKey("woken", "r1", "one")
 PARKED = {"updated_at": NOW - timedelta(minutes=5)}
+
+
+pytestmark = pytest.mark.usefixtures("ledger")
 
 
 def work() -> None:
@@ -52,14 +52,6 @@ def rows(tables: AirflowRows) -> Iterator[AirflowRows]:
     tables.run(RUN)
     yield tables
     tables.clear()
-
-
-@pytest.fixture(autouse=True)
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
-    monkeypatch.setenv("AIRFLOW__LOUVER__LEDGER_URL", f"sqlite:///{tmp_path / 'louver.db'}")
-    monkeypatch.setattr(ledger_hook, "_LEDGERS", {})
-    with ledger_hook.get_ledger() as opened:
-        yield opened
 
 
 def asked(

@@ -44,7 +44,7 @@ from louver_provider.hooks import ledger as ledger_hook
 from louver_provider.reconciler.rescue import RESCUE_DAG, rescue_prefix, rescue_target
 from louver_provider.reconciler.rounds import Outcome
 from louver_provider.reconciler.service import Reconciler
-from louver_provider.reconciler.sights import read_waiting
+from louver_provider.reconciler.sights import read_live
 from louver_provider.settings import load_settings
 
 SECOND = timedelta(seconds=1)
@@ -417,13 +417,27 @@ def test_a_task_that_is_cleared_and_waits_too_long_fails_in_its_next_generation(
 
 def test_the_definition_of_a_run_that_has_not_begun_comes_with_its_dag(stage: Stage) -> None:
     late(stage)
-    assert read_waiting() == [stage.run]
+    assert read_live() == [stage.run]
 
     stage.reconcile()
 
     run = stage.ledger.get_run(stage.run)
     assert run is not None
     assert (run.definition_fingerprint, run.marker, run.requester) == (LINE.fingerprint, stage.marker, "ann")
+
+
+def test_a_run_that_goes_on_after_a_clear_is_looked_at_again(stage: Stage) -> None:
+    for name in LINE.names:
+        stage.succeed(name)
+    close_run(stage.run, stage.ledger, now=stage.clock.now())
+    claim = Claim(try_number=2, max_tries=4, process=a_dead_process(), source=Source.WORKER)
+    stage.ledger.open_task(stage.key("two"), claim, now=stage.ago(LONG))
+    stage.show("two", "running", try_number=2, max_tries=4)
+
+    stage.reconcile()
+
+    assert stage.trail("two") == [("retry_wait", "runtime:attempt_lost")]
+    assert stage.run_state() is RunState.RUNNING
 
 
 # Processes that do not react

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from shop import faults
 pytestmark = pytest.mark.integration
 
 DAGS = ("counting", "ticking", "sharing", "asking")
-HAMMER = Path(__file__).with_name("hammer.py")
+HAMMER, SHELL = (Path(__file__).with_name(name) for name in ("hammer.py", "shell.py"))
 
 # Around the park: before it landed, as it lands (a running step looks every second), and up to long after it.
 GAPS = (0.0, 0.6, 0.9, 1.1, 1.3, 2.0, 3.2)
@@ -28,9 +29,10 @@ GAPS = (0.0, 0.6, 0.9, 1.1, 1.3, 2.0, 3.2)
 class Control:
     """Runs to be controlled, and the commands to do so."""
 
-    def __init__(self, home: Any) -> None:
+    def __init__(self, home: Any, shell: subprocess.Popen[str]) -> None:
         self.home = home
         self.rest = home.rest
+        self._shell = shell
 
     def start(self, dag_id: str, **conf: Any) -> str:
         run_id = f"{dag_id}-{uuid4().hex[:8]}"
@@ -74,10 +76,15 @@ class Control:
             connection.executemany("INSERT INTO hurry VALUES (?)", [[run_id] for run_id in run_ids])
 
     def louver(self, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
-        """Exit code and rows."""
-        done = self.home.cli("louver", *arguments, "--output", "json")
-        assert "Traceback" not in done.stdout + done.stderr, done.stderr
-        return done.code, done.json() if done.stdout.strip().startswith("[") else [{"error": done.stderr}]
+        """Exit code and rows, or what was said where there are none."""
+        given, answers = self._shell.stdin, self._shell.stdout
+        assert given is not None
+        assert answers is not None
+        given.write(json.dumps(["louver", *arguments, "--output", "json"]) + "\n")
+        given.flush()
+        code, out, err = json.loads(answers.readline())
+        assert "Traceback" not in out + err, err
+        return code, json.loads(out) if out else [{"said": err}]
 
     def one(self, *arguments: str) -> tuple[int, str, str]:
         """Exit code, and of the only row what became of it and the task's state."""
@@ -92,9 +99,24 @@ class Control:
 
 
 @pytest.fixture(scope="module")
-def control(airflow) -> Control:
+def control(airflow) -> Iterator[Control]:
     airflow.wait_for("the Dags", lambda: set(DAGS) <= airflow.rest.dag_ids(), timeout=120)
-    return Control(airflow)
+    with (
+        (airflow.logs / "shell.log").open("ab") as log,
+        subprocess.Popen(
+            [str(airflow.python), str(SHELL)],
+            env=airflow.env(),
+            cwd=airflow.path,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        ) as shell,
+    ):
+        try:
+            yield Control(airflow, shell)
+        finally:
+            shell.kill()
 
 
 def test_a_paused_step_gives_its_slot_to_another_and_goes_on_where_it_was(control) -> None:
@@ -185,7 +207,7 @@ def test_a_step_is_stopped_while_it_runs_while_it_is_parked_and_before_it_starts
     assert (code, status["state"]) == (3, "stopped")
     code, (said,) = control.louver("stop", running)
     assert code == 1
-    assert "every step" in said["error"]
+    assert "every step" in said["said"]
 
 
 def test_stopping_a_run_ends_its_request_for_approval(control) -> None:

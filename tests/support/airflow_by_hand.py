@@ -18,6 +18,8 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+import structlog
+from airflow.callbacks.database_callback_sink import DatabaseCallbackSink
 from airflow.cli import cli_parser
 from airflow.executors.base_executor import BaseExecutor
 from airflow.jobs.job import Job
@@ -27,7 +29,12 @@ from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 from airflow.sdk import DAG
 from airflow.sdk.api.client import ServerResponseError
-from airflow.sdk.execution_time.supervisor import InProcessTestSupervisor
+from airflow.sdk.execution_time.supervisor import (
+    InProcessSupervisorComms,
+    InProcessTestSupervisor,
+    set_supervisor_comms,
+)
+from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.utils.session import create_session
 from sqlalchemy import select, update
 
@@ -89,6 +96,7 @@ class AirflowByHand:
         self._dags: dict[str, DAG] = {}
         self._executor = _Hand()
         job = Job()
+        self._executor.callback_sink = DatabaseCallbackSink()
         self._scheduler = SchedulerJobRunner(job=job, executors=[self._executor], num_runs=1)
         with create_session(scoped=False) as session:
             session.add(job)
@@ -114,6 +122,14 @@ class AirflowByHand:
         with create_session(scoped=False) as session:
             session.execute(update(DagModel).where(DagModel.dag_id == dag.dag_id).values(is_paused=False))
 
+    def empty(self) -> None:
+        """All runs are gone, and what the executor had of them."""
+        self.rows.clear()
+        self._executor.given.clear()
+        self._executor.queued_tasks.clear()
+        self._executor.running.clear()
+        self._executor.event_buffer.clear()
+
     # People
 
     def ask(self, user: str, method: str, path: str, body: Any = None) -> httpx.Response:
@@ -124,9 +140,10 @@ class AirflowByHand:
         headers = {"Authorization": f"Bearer {self._tokens[user]}"}
         return self._web.request(method, f"/api/v2{path}", json=body, headers=headers)
 
-    def trigger(self, user: str, key: RunKey) -> None:
-        """A person starts a run."""
-        body = {"dag_run_id": key.run_id, "logical_date": None, "conf": {}}
+    def trigger(self, user: str, key: RunKey, *, logical_date: datetime | None = None) -> None:
+        """A person starts a run; without a logical date the command line cannot clear it."""
+        when = None if logical_date is None else logical_date.isoformat()
+        body = {"dag_run_id": key.run_id, "logical_date": when, "conf": {}}
         assert self.ask(user, "POST", f"/dags/{key.dag_id}/dagRuns", body).status_code == 200
 
     def cli(self, *arguments: str) -> None:
@@ -164,17 +181,44 @@ class AirflowByHand:
         :returns: how it ended, in Airflow's word; ``refused`` where Airflow does not want it any more.
         """
         ti = self._executor.given.pop(key)
-        task = self._dags[key.dag_id].get_task(key.task_id)
         try:
-            result = InProcessTestSupervisor.start(what=ti, task=task)
-        except Killed:
-            self._executor.fail(ti.key)
-            return "killed"
+            result = InProcessTestSupervisor.start(what=ti, task=self._task(key))
         except ServerResponseError:
             self._executor.success(ti.key)
             return "refused"
         self._executor.success(ti.key)
-        return str(result.state)
+        return str(getattr(result.state, "value", result.state))
+
+    def work_and_die(self, key: TaskKey) -> None:
+        """A worker takes the task up; its code raises :class:`Killed`, and nobody reports anything."""
+        ti = self._executor.given.pop(key)
+        supervisor = InProcessTestSupervisor(
+            id=ti.id,
+            pid=os.getpid(),
+            process=psutil.Process(),
+            process_log=structlog.get_logger(),
+            client=InProcessTestSupervisor._api_client(),
+        )
+        supervisor.comms = InProcessSupervisorComms(supervisor=supervisor)
+        with set_supervisor_comms(supervisor.comms):
+            began = datetime.now(timezone.utc)
+            told = supervisor.client.task_instances.start(ti.id, os.getpid(), began)
+            running = RuntimeTaskInstance.model_construct(
+                **ti.model_dump(exclude_unset=True),
+                task=self._task(key),
+                _ti_context_from_server=told,
+                max_tries=told.max_tries,
+                start_date=began,
+            )
+            with pytest.raises(Killed):
+                self._task(key).execute(running.get_template_context())
+        row = self.task(key)
+        # A process that Airflow itself has ended is no surprise to the executor.
+        report = self._executor.fail if row and row.state == "running" else self._executor.success
+        report(ti.key)
+
+    def _task(self, key: TaskKey) -> Any:
+        return self._dags[key.dag_id].get_task(key.task_id)
 
     def start_only(self, key: TaskKey) -> None:
         """A worker takes the task up, and its machine dies before anything of it runs."""

@@ -88,6 +88,10 @@ class Tables:
         self.update(table, one, **{name: other[name] for name in names})
         self.update(table, other, **{name: one[name] for name in names})
 
+    def columns(self, table: str) -> list[str]:
+        """Names of the table's columns."""
+        return list(self._run(f"SELECT * FROM louver_{table} WHERE 1 = 0", ())[0])
+
     def run(self, statement: str) -> None:
         """Run a statement of one's own."""
         self._run(statement, ())

@@ -9,6 +9,7 @@ import io
 import json
 import re
 import sys
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from pathlib import Path
 from types import ModuleType
@@ -23,11 +24,14 @@ from louver.cloudevents.structured import MAX_NESTING, MAX_NUMBER_DIGITS
 from louver.definition import Definition
 from louver.ledger.names import EffectState, OnUnknown
 from louver.states import TRANSITIONS, FailureKind, Precision, RunState, Source, TaskState
+from louver.supervision import ControlSettings
 from louver_provider.get_provider_info import get_provider_info
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 GLUE = ROOT / "plugins" / "louver_provider"
+
+CONTROL = ControlSettings()
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -235,35 +239,35 @@ def test_dotted_names_exist() -> None:
 
 
 def commands() -> set[str]:
-    """``submit``, ``workflow validate``, ... as declared."""
-    tree = ast.parse((GLUE / "cli" / "definition.py").read_text())
+    """``submit``, ``workflow validate``, ... as declared, in whatever file."""
+    trees = [ast.parse(path.read_text()) for path in sorted((GLUE / "cli").glob("*definition.py"))]
 
     def name_of(call: ast.Call) -> str:
         return next(str(ast.literal_eval(word.value)) for word in call.keywords if word.arg == "name")
 
-    def inside(node: ast.AST, kind: str) -> list[ast.Call]:
+    def inside(nodes: Iterable[ast.AST], kind: str) -> list[ast.Call]:
         return [
             found
+            for node in nodes
             for found in ast.walk(node)
             if isinstance(found, ast.Call) and isinstance(found.func, ast.Name) and found.func.id == kind
         ]
 
-    groups = [group for group in inside(tree, "GroupCommand") if name_of(group) != "louver"]
-    grouped = {
-        f"{name_of(group)} {name_of(call)}" for group in groups for call in inside(group, "ActionCommand")
+    groups = [group for group in inside(trees, "GroupCommand") if name_of(group) != "louver"]
+    grouped = {call: name_of(group) for group in groups for call in inside([group], "ActionCommand")}
+    return {
+        " ".join(filter(None, [grouped.get(call), name_of(call)])) for call in inside(trees, "ActionCommand")
     }
-    inner = {name.split()[1] for name in grouped}
-    alone = {name_of(call) for call in inside(tree, "ActionCommand")} - inner
-    return grouped | alone
 
 
 def test_commands_exist_and_are_in_the_readme() -> None:
     known = commands()
-    assert "workflow validate" in known
+    assert {"workflow validate", "effects list", "pause"} <= known
+    groups = "|".join(sorted({name.split()[0] for name in known if " " in name}))
     named = {
         (path.name, " ".join(found.split()))
         for path in PAGES
-        for found in re.findall(r"airflow louver\s+((?:db|workflow)\s+\w+|[a-z]+)", path.read_text())
+        for found in re.findall(rf"airflow louver\s+((?:{groups})\s+\w+|[a-z]+)", path.read_text())
     }
     assert {name for _, name in named} - known == set()
     assert known - {name for where, name in named if where == "README.md"} == set()
@@ -357,6 +361,13 @@ def test_every_member_is_named(name: str, kind: Any) -> None:
     assert {str(member) for member in kind} - told == set()
 
 
+def test_everything_that_may_become_of_a_command_is_told() -> None:
+    tree = ast.parse((GLUE / "client.py").read_text())
+    (became,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Became"]
+    values = {ast.literal_eval(line.value) for line in became.body if isinstance(line, ast.Assign)}
+    assert {words(row[0])[0] for row in rows(page("docs/control.md"), "| `became` | |")} == values
+
+
 # Numbers
 
 
@@ -375,6 +386,9 @@ def test_every_member_is_named(name: str, kind: Any) -> None:
         ("docs/definitions.md", f"at most {canonical.MAX_DEPTH} levels deep"),
         ("docs/definitions.md", f"survives {['', '', 'two'][policies.INFRASTRUCTURE_BUDGET]} of them"),
         ("docs/approvals.md", "`{}`, `{}` or `{}`".format(*approvals.OPTIONS)),
+        ("docs/control.md", f"every `control_interval` ({CONTROL.control_interval.total_seconds():.0f} s)"),
+        ("docs/control.md", f"within `pause_window` ({CONTROL.pause_window.total_seconds():.0f} s)"),
+        ("docs/control.md", f"within `stop_grace` ({CONTROL.stop_grace.total_seconds():.0f} s)"),
         ("docs/events.md", f"more than {MAX_EVENT_BYTES // 1024} KiB"),
         ("docs/events.md", f"more than {MAX_NESTING} deep"),
         ("docs/events.md", f"more than {MAX_NUMBER_DIGITS} characters"),

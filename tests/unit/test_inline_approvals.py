@@ -12,15 +12,17 @@ import pytest
 from louver.approvals import Answer
 from louver.clock import FixedClock
 from louver.context import TaskContext
+from louver.control import send
 from louver.definition import ApprovalNode, Definition, Step
 from louver.engine.inline import RunResult, run_inline
 from louver.errors import ApprovalExpired, ApprovalRejected, TaskCancelled
 from louver.ledger import open_ledger
 from louver.ledger.contract import Ledger
-from louver.ledger.names import Decision, EffectState, RunKey
+from louver.ledger.names import CommandState, Decision, EffectState, RunKey, TaskKey, Verb
 from louver.ledger.records import TransitionRecord
+from louver.ledger.requests import CommandRequest
 from louver.policies import RetryPolicy
-from louver.states import RunState, TaskState
+from louver.states import RunState, Source, TaskState
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
 RUN = RunKey("work", "run-1")
@@ -308,3 +310,50 @@ def test_other_branches_go_on_while_a_person_is_asked(ledger: Ledger, clock: Fix
     assert result.state is RunState.WAITING_APPROVAL
     assert result.states["side"] is TaskState.SUCCEEDED
     assert done == ["side"]
+
+
+# Commands
+
+
+def ask(desk: Desk, verb: Verb) -> None:
+    request = CommandRequest(
+        command_id=f"{verb}-1",
+        task=TaskKey(RUN.dag_id, RUN.run_id, "approve"),
+        verb=verb,
+        actor="eve",
+        reason="enough",
+        source=Source.CLI,
+    )
+    send(desk.ledger, request, now=desk.clock.now())
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_stop_ends_what_waits_for_an_approval_whatever_was_answered(desk: Desk, answered: bool) -> None:
+    parked = desk.run()
+    if answered:
+        desk.answer(parked)
+    ask(desk, Verb.STOP)
+
+    result = desk.run()
+
+    assert (result.state, result.states["approve"]) == (RunState.STOPPED, TaskState.STOPPED)
+    last = trail(desk.ledger, "approve")[-1]
+    assert (last.trigger, last.actor, last.reason) == ("user:stop", "eve", "enough")
+    (command,) = desk.ledger.list_commands(RUN)
+    assert (command.state, command.outcome) == (CommandState.DONE, "stopped while it waited for an approval")
+    (request,) = desk.ledger.list_approvals(RUN)
+    assert request.decision is (Decision.APPROVED if answered else Decision.VOID)
+    assert ACTED == {}
+
+
+def test_a_pause_of_what_waits_for_an_approval_is_honoured_once_it_is_granted(desk: Desk) -> None:
+    parked = desk.run()
+    ask(desk, Verb.PAUSE)
+    assert desk.run().waiting == parked.waiting
+
+    desk.answer(parked)
+    paused = desk.run()
+
+    assert (paused.states["approve"], paused.paused) == (TaskState.PAUSED, ("approve",))
+    ask(desk, Verb.RESUME)
+    assert desk.run().state is RunState.SUCCEEDED

@@ -516,7 +516,7 @@ def test_a_skip_is_one_where_an_upstream_explains_it(state: TaskState, shown: Sh
     assert decide(skipped, explained=None) == []
 
 
-@pytest.mark.parametrize("shown", [Shown.NOTHING, Shown.WAITING, Shown.RETRYING])
+@pytest.mark.parametrize("shown", [Shown.NOTHING, Shown.WAITING, Shown.RETRYING, Shown.HELD, Shown.PARKED])
 def test_what_a_run_that_is_over_did_not_come_to_is_cancelled(shown: Shown) -> None:
     left = facts(record(TaskState.PENDING), sighting(shown))
 

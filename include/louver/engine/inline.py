@@ -15,10 +15,11 @@ from typing import Any
 
 from louver.binding import Workflow, bind
 from louver.clock import Clock, SystemClock
-from louver.closing import RunOverview, close_run, compensate_call, overview
+from louver.closing import COMPENSATE, RunOverview, close_run, compensate_call, overview
+from louver.compensation import tally
 from louver.control import is_pause, open_commands
 from louver.definition import Definition
-from louver.errors import ConfigurationError
+from louver.errors import AttemptsExhausted, ConfigurationError
 from louver.evaluation import evaluate
 from louver.ledger import open_ledger
 from louver.ledger.contract import Ledger
@@ -213,11 +214,19 @@ class _InlineRun:
                 return
 
     def _live_compensation(self, process: str) -> None:
+        key = TaskKey(self._key.dag_id, self._key.run_id, COMPENSATE)
+        anew = False
         while True:
-            key = TaskKey(self._key.dag_id, self._key.run_id, "compensate")
-            call = compensate_call(self._start, self._claim(key, process))
-            if not self._again("compensate", self._lifecycle(key).live(call)):
+            call = compensate_call(self._start, self._claim(key, process, anew=anew))
+            closing = self._lifecycle(key).live(call)
+            if self._again(COMPENSATE, closing):
+                continue
+            given_up = isinstance(closing.error, AttemptsExhausted) and not anew
+            if not given_up or not tally(self._ledger.list_effects(self._key)).outstanding:
                 return
+            # Too many processes died at it, and something is left: this one begins anew, as a clear does.
+            anew = True
+            del self._errors[COMPENSATE]
 
     def _again(self, name: str, closing: Closing) -> bool:
         if closing.error is not None:
@@ -236,14 +245,14 @@ class _InlineRun:
             control=self._control,
         )
 
-    def _claim(self, key: TaskKey, process: str) -> Claim:
+    def _claim(self, key: TaskKey, process: str, *, anew: bool = False) -> Claim:
         record = self._ledger.get_task(key)
         tries = record.try_number if record is not None else 0
         nonce = record.nonce if record is not None and record.state is TaskState.PAUSED else None
         return Claim(
             # Where a resume died it has used its nonce up: then the task goes on as after any lost process.
             try_number=tries if nonce is not None else tries + 1,
-            max_tries=_NO_RETRIES,
+            max_tries=record.max_tries + 1 if anew and record is not None else _NO_RETRIES,
             process=process,
             source=Source.ENGINE,
             nonce=nonce,

@@ -148,7 +148,6 @@ class RetentionOperations(TaskOperations):
             tasks=found.tasks,
             effects=found.effects,
             approvals=approvals,
-            seal=rows.peek(SealRecord, run.dag_id, run.run_id),
             before=before,
         )
 

@@ -211,6 +211,9 @@ class TaskOperations(Transactional):
         now: datetime,
     ) -> TransitionRecord | None:
         run = self._run(rows, key.run)
+        if session != 0 and rows.peek(TaskRecord, key.dag_id, key.run_id, key.task_id, key.map_index) is None:
+            # Nothing is done, so no record is made either: a task that nobody opened has no session.
+            return None
         record = self._locked(rows, key, run, now=now)
         if record.session != session:
             return None

@@ -247,6 +247,13 @@ def check_mark_where_another_session_has_opened_the_task_does_nothing(scene: Sce
         )
         scene.equal(marked, None, "the answer")
 
+    with scene.unchanged("a mark by a session that a task never had"):
+        for session in (-1, 1):
+            marked = scene.ledger.mark(
+                scene.key("never-opened"), _SKIP, session=session, source=Source.RECONCILER, now=scene.now
+            )
+            scene.equal(marked, None, "the answer")
+        scene.equal(scene.ledger.get_task(scene.key("never-opened")), None, "the task that nobody opened")
     scene.ledger.advance(current, FAILED, now=scene.tick())
 
 

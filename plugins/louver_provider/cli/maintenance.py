@@ -91,7 +91,7 @@ def _text(value: Any) -> str | None:
 def gc(args: Namespace) -> None:
     """``airflow louver gc --dry-run | --yes``"""
     remove = _removing(args, "which payloads no row refers to")
-    saved_before = SystemClock().now() - _duration(args.older_than)
+    saved_before = _ago(args.older_than)
     orphans = list(collect_garbage(get_ledger(), saved_before=saved_before, remove=remove))
     summary = {
         "payloads": len(orphans),
@@ -116,11 +116,11 @@ def clean(args: Namespace) -> None:
     standing = list(clean_standing_effects(ledger, **wanted)) if args.effects else []
     gone = [one for one in cleaned if one.kept is None]
     summary = {
-        "runs": len(gone),
+        "over": len(gone),
         "kept": len(cleaned) - len(gone),
         "payloads": sum(one.payloads for one in gone),
-        "effects": sum(one.effects for one in gone) + len(standing),
-        "standing_effects": sum(one.standing for one in gone),
+        "effects_gone": sum(one.effects for one in gone) + len(standing),
+        "effects_standing": sum(one.standing for one in gone),
         "removed": remove,
     }
     effects = [
@@ -155,18 +155,15 @@ def _removing(args: Namespace, shows: str) -> bool:
     return bool(args.yes)
 
 
-def _duration(text: str) -> timedelta:
+def _ago(text: str) -> datetime:
     match = _DURATION.fullmatch(text)
     if match is None:
-        fail(
-            f"--older-than is a number of seconds, minutes, hours or days, as 90m or 2d; not {text!r}",
-            BAD_USAGE,
-        )
+        fail(f"--older-than {text!r}: say seconds, minutes, hours or days, as 90m or 2d", BAD_USAGE)
     number, unit = match.groups()
     try:
-        return timedelta(**{_UNITS[unit]: int(number)})
+        return SystemClock().now() - timedelta(**{_UNITS[unit]: int(number)})
     except OverflowError:
-        fail(f"--older-than {text!r} is longer than any ledger is old", BAD_USAGE)
+        fail(f"--older-than {text!r} reaches back further than time does", BAD_USAGE)
 
 
 def _past(text: str) -> datetime:

@@ -16,6 +16,7 @@ __all__ = ["is_scheduler", "start_embedded", "stop_embedded"]
 
 log = logging.getLogger(__name__)
 
+_JOB = "airflow.jobs.job"
 _SCHEDULER = "airflow.cli.commands.scheduler_command"
 
 # By process id: a fork of the scheduler is another process, and the keeper is none of its own.
@@ -29,9 +30,8 @@ def is_scheduler(component: Any) -> bool:
     Airflow tells of a job before it knows its type, and of every task, whose process is a fork of the
     scheduler's with the same command line. So: a job, made by the scheduler's command.
     """
-    from airflow.jobs.job import Job
-
-    if not isinstance(component, Job):
+    # By its name: a task's process has no use for the module.
+    if type(component).__module__ != _JOB:
         return False
     frame = sys._getframe(1)
     while frame is not None:

@@ -39,9 +39,9 @@ from louver_provider.reconciler.sights import (
     RunSeen,
     read_answered,
     read_deployed,
+    read_live,
     read_runs,
     read_undoing,
-    read_waiting,
 )
 
 __all__ = ["Carrier", "Outcome", "Round"]
@@ -162,8 +162,8 @@ class Round:
             keys = [run.key for run in runs]
             known.update(keys)
             yield from self._reconcile(keys, answered)
-        waiting = iter([key for key in read_waiting() if key not in known])
-        while page := list(islice(waiting, _PAGE)):
+        others = iter([key for key in read_live() if key not in known])
+        while page := list(islice(others, _PAGE)):
             if not go_on():
                 return
             yield from self._reconcile(page, answered)

@@ -19,7 +19,7 @@ from airflow.models.dagrun import DagRun
 from airflow.models.hitl import HITLDetail
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
-from airflow.utils.state import State
+from airflow.utils.state import State, TaskInstanceState
 from sqlalchemy import ColumnElement, and_, func, or_, select
 
 from louver.closing import OUTCOME
@@ -28,21 +28,26 @@ from louver.definition_json import read_definition_form
 from louver.errors import DefinitionError
 from louver.ledger.names import RunKey, TaskKey
 from louver.reconcile_runs import Undoing
-from louver.sightings import GONE, Sighting
+from louver.sightings import GONE, Shown, Sighting
 from louver_provider.airflow_states import shown_by
+from louver_provider.operators.names import WITH_STATES
 from louver_provider.reconciler.rescue import RESCUE_DAG, rescue_prefix
 
 __all__ = [
     "RunSeen",
     "read_answered",
     "read_deployed",
+    "read_live",
     "read_runs",
     "read_undoing",
-    "read_waiting",
 ]
 
-_OPERATORS = ("StepOperator", "ApprovalOperator")
-"""What Airflow's rows call the tasks that a start timeout can concern."""
+_LIVE = tuple(
+    state
+    for state in TaskInstanceState
+    if shown_by(state) in (Shown.WAITING, Shown.RUNNING, Shown.PARKED, Shown.HELD, Shown.RETRYING)
+)
+"""A task in one of these goes on by itself, or when somebody answers."""
 
 Place = tuple[str, int]
 """Task id and map index."""
@@ -139,15 +144,17 @@ def read_answered() -> frozenset[TaskKey]:
         return frozenset(TaskKey(*row) for row in rows)
 
 
-def read_waiting() -> list[RunKey]:
-    """Runs with a step of Louver's that all but a slot is there for; the ledger may not know them yet."""
+def read_live() -> list[RunKey]:
+    """
+    Runs with a task of Louver's that is not over.
+
+    The ledger may not know them yet, where nothing of them has begun, or hold them for over, where something
+    was cleared.
+    """
     with create_session(scoped=False) as session:
         rows = session.execute(
             select(TaskInstance.dag_id, TaskInstance.run_id)
-            .where(
-                TaskInstance.state.in_(("scheduled", "queued")),
-                TaskInstance.operator.in_(_OPERATORS),
-            )
+            .where(TaskInstance.state.in_(_LIVE), TaskInstance.operator.in_(WITH_STATES))
             .distinct()
         )
         return sorted(RunKey(*row) for row in rows)

@@ -8,13 +8,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from airflow.sdk import DAG, get_current_context, task
-from ended_work import TABLE, act, count_failure, hold, wait
+from ended_work import TABLE, count_failure
 
 from louver.definition import Definition, Step
 from louver.timeouts import Timeouts
 from louver_provider.dag_builder import build_dag
-
-TASKS = {"ended_work:act": act, "ended_work:wait": wait, "ended_work:hold": hold}
 
 
 def acting(name: str) -> DAG:
@@ -29,7 +27,6 @@ def acting(name: str) -> DAG:
                 Step(name="after", task="ended_work:wait", after=["wait"]),
             ],
         ),
-        tasks=TASKS,
     )
 
 
@@ -49,7 +46,6 @@ holding = build_dag(
             Step(name="hold", task="ended_work:hold", timeouts=Timeouts(attempt=timedelta(seconds=3))),
         ],
     ),
-    tasks=TASKS,
     default_args={"on_failure_callback": count_failure},
 )
 
@@ -59,7 +55,6 @@ late = build_dag(
         version="1.0.0",
         nodes=[Step(name="start", task="ended_work:wait", timeouts=Timeouts(start=timedelta(seconds=3)))],
     ),
-    tasks=TASKS,
     default_args={"pool": "narrow", "on_failure_callback": count_failure},
 )
 

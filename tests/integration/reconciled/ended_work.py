@@ -32,10 +32,9 @@ def act(ctx: Any) -> str:
         note("act", run_id)
         return run_id
 
+    intent = {"run": run_id}
     return str(
-        ctx.effect(
-            "act", intent={"run": run_id}, perform=perform, compensate=take_back, provider_idempotent=True
-        )
+        ctx.effect("act", intent=intent, perform=perform, compensate=take_back, provider_idempotent=True)
     )
 
 
@@ -62,4 +61,4 @@ def hold(ctx: Any) -> None:
 
 def count_failure(context: Any) -> None:
     """A failure callback."""
-    note("callback", context["run_id"])
+    note("callback", context["ti"].run_id)

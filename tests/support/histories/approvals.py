@@ -108,4 +108,4 @@ class Approvals(Effects):
         if token is None:
             return multiple()
         self.ask("advance", token, RESUMED, now=self.tick())
-        return self.kept(self.begin(token, self.effect(key, intent, ticket, guarded_by="act")))
+        return self.kept(self.begin(token, self.effect(token, key, intent, ticket, guarded_by="act")))

@@ -46,9 +46,9 @@ def intent_hash(intent):
 class Effects(Stage):
     """Rules about effects."""
 
-    def effect(self, key, intent, ticket, *, scope="dag", guarded_by=None):
+    def effect(self, token, key, intent, ticket, *, scope="dag", guarded_by=None):
         """An effect that wants to begin."""
-        scopes = {"dag": f"dag:{self.dag}", "run": f"run:{self.dag}:run-1", "global": "global"}
+        scopes = {"dag": f"dag:{self.dag}", "run": f"run:{self.dag}:{token.key.run_id}", "global": "global"}
         return EffectRequest(
             scope=scopes[scope],
             # The other scopes are the Dag's own; in this one all histories meet.
@@ -72,6 +72,8 @@ class Effects(Stage):
 
     def end(self, how, token, effect, value):
         """The effect afterwards; None where that was refused, or nothing came of it."""
+        if how == "give_up_undo" and effect.kind is EffectKind.UNDO:
+            return None
         given = {
             "commit_effect": lambda: self.ask(how, token, effect, value, now=self.tick()),
             "fail_effect": lambda: self.ask(how, token, effect, reason="no", now=self.tick()),
@@ -101,7 +103,7 @@ class Effects(Stage):
     def begin_effect(self, token, who, key, intent, ticket, scope, guarded_by, ends, value):
         """Begin, and perhaps let the same process end it, more than once, or begin it anew."""
         token = self.speaker(token, who)
-        request = self.effect(key, intent, ticket, scope=scope, guarded_by=guarded_by)
+        request = self.effect(token, key, intent, ticket, scope=scope, guarded_by=guarded_by)
         shown = [self.begin(token, request)]
         for how, which in ends:
             if shown[which] is None:
@@ -131,9 +133,11 @@ class Effects(Stage):
 
     @rule(target=EFFECTS, token=TOKENS, effect=EFFECTS, who=WHO, ticket=TICKETS, commits=st.booleans())
     def undo_effect(self, token, effect, who, ticket, commits):
+        if effect.kind is EffectKind.UNDO or effect.run_id != token.key.run_id:
+            return multiple()
         token = self.speaker(token, who)
         request = replace(
-            self.effect(f"undo:{effect.reference}", {"undo": 1}, ticket),
+            self.effect(token, f"undo:{effect.reference}", {"undo": 1}, ticket),
             scope=effect.scope,
             kind=EffectKind.UNDO,
             undo=None,

@@ -69,6 +69,7 @@ class SqlPages:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._sqlite = connection.dialect.name == "sqlite"
 
     def page(
         self, kind: type[T], /, *, after: tuple[Any, ...] | None = None, limit: int, **equal: Any
@@ -81,7 +82,17 @@ class SqlPages:
 
     def read(self, kind: type[T], primaries: Iterable[tuple[Any, ...]]) -> list[T | Damaged]:
         """The rows with these primary keys, as far as they are there; not locked."""
+        if self._one_by_one(kind):
+            return [row for key in primaries for row in self._all(kind, _one(kind), _named(kind, key))]
         return self._all(kind, _read(kind), {_AMONG: _plain(kind, primaries)})
+
+    def _one_by_one(self, kind: type[Record]) -> bool:
+        """
+        Whether rows are looked for one at a time.
+
+        SQLite reads the whole table to find several by a key of many columns, and has no network in between.
+        """
+        return self._sqlite and len(kind.PRIMARY) > 1
 
     def _all(self, kind: type[T], wanted: Select[Any], values: Mapping[str, Any]) -> list[T | Damaged]:
         """The rows of the query; where one of them cannot be read, each is read by itself."""
@@ -98,14 +109,14 @@ class SqlPages:
 
     def _readable(self, kind: type[T], primary: tuple[Any, ...]) -> T | Damaged:
         try:
-            (found,) = self._records(kind, _read(kind), {_AMONG: _plain(kind, [primary])})
+            (found,) = self._records(kind, _one(kind), _named(kind, primary))
         except (*_UNREADABLE, OperationalError):
             return Damaged(kind=kind, primary=primary)
         return found
 
     def _records(self, kind: type[T], wanted: Select[Any], values: Mapping[str, Any]) -> list[T | Damaged]:
         found = self._connection.execute(wanted, values).all()
-        if self._connection.dialect.name == "sqlite":
+        if self._sqlite:
             types = _types(kind)
             if not all(isinstance(value, of) for row in found for value, of in zip(row, types, strict=True)):
                 raise TypeError(f"a column of {kind.TABLE} holds what is of another type")
@@ -124,8 +135,13 @@ class SqlPages:
 
     def discard(self, kind: type[Record], primaries: Iterable[tuple[Any, ...]]) -> None:
         """Remove the rows with these primary keys, as far as they are there."""
-        removing = delete(TABLES[kind]).where(_among(kind))
-        self._connection.execute(removing, {_AMONG: _plain(kind, primaries)})
+        if self._one_by_one(kind):
+            removing = delete(TABLES[kind]).where(*_conditions(kind, kind.PRIMARY))
+            if several := [_named(kind, key) for key in primaries]:
+                self._connection.execute(removing, several)
+        else:
+            removing = delete(TABLES[kind]).where(_among(kind))
+            self._connection.execute(removing, {_AMONG: _plain(kind, primaries)})
 
     def run_keys(self, *, dag_id: str | None, after: RunKey | None, limit: int) -> list[RunKey]:
         """The runs that any row of the audit trail tells of."""
@@ -212,7 +228,20 @@ def _read_as(kind: TypeEngine[Any]) -> tuple[type, ...]:
 # Built once each: building a statement takes longer than running it.
 _PAGES: dict[tuple[type[Record], tuple[str, ...], bool], Select[Any]] = {}
 _READS: dict[type[Record], Select[Any]] = {}
+_ONES: dict[type[Record], Select[Any]] = {}
 _FIELD_TYPES: dict[type[Record], tuple[Any, ...]] = {}
+
+
+def _one(kind: type[Record]) -> Select[Any]:
+    known = _ONES.get(kind)
+    if known is None:
+        wanted = select(*_columns(kind, FIELDS[kind]))
+        known = _ONES[kind] = wanted.where(*_conditions(kind, kind.PRIMARY))
+    return known
+
+
+def _named(kind: type[Record], primary: tuple[Any, ...]) -> dict[str, Any]:
+    return {_EQUAL + name: value for name, value in zip(kind.PRIMARY, primary, strict=True)}
 
 
 def _among(kind: type[Record]) -> ColumnElement[bool]:

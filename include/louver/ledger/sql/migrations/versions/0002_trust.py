@@ -2,7 +2,7 @@
 Chains, seals, commands, signs of life and leases.
 
 Revision 0002, after 0001. What the audit trail held before is chained here as it was found, under the key
-that signs now; so everything that is changed in it from now on is seen.
+that signs now, and what is over is sealed; so everything that is changed in it from now on is seen.
 """
 
 from __future__ import annotations
@@ -14,12 +14,18 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import context, op
 
+from louver.signing import seal
+
 revision = "0002"
 down_revision = "0001"
 branch_labels = None
 depends_on = None
 
 _TASK = ("dag_id", "run_id", "task_id", "map_index")
+_OVER = (
+    *("succeeded", "succeeded_with_failures", "failed", "failed_compensated", "compensation_failed"),
+    *("cancelled", "stopped"),
+)
 _TOLD = (
     *_TASK,
     *("chain", "version", "generation", "attempt", "from_state", "to_state", "at"),
@@ -34,6 +40,7 @@ def upgrade() -> None:
     _alter(text)
     _create(text, moment)
     _chain(text, moment)
+    _seal(moment)
     _count_commits()
 
 
@@ -169,6 +176,40 @@ def _chain(text: sa.types.TypeEngine[str], moment: sa.types.TypeEngine[Any]) -> 
         )
         connection.execute(
             sa.update(task).where(*(task.c[name] == values[name] for name in _TASK)).values(**ends)
+        )
+
+
+def _seal(moment: sa.types.TypeEngine[Any]) -> None:
+    """Seal the runs that are over, with the ends of their chains."""
+    keys = context.config.attributes["keys"]
+    connection = op.get_bind()
+    now = datetime.now(timezone.utc)
+    sealed_at = now if connection.dialect.name == "postgresql" else _text(now)
+    run = sa.table("louver_run", *map(sa.column, ("dag_id", "run_id", "incarnation", "state")))
+    task = sa.table("louver_task", *map(sa.column, (*_TASK, "version", "head", "side_version", "side_head")))
+    seal_table = sa.table(
+        "louver_seal",
+        *map(sa.column, ("dag_id", "run_id", "incarnation", "envelope")),
+        sa.column("sealed_at", moment),
+    )
+    ends = (task.c[name] for name in ("task_id", "map_index", "version", "head", "side_version", "side_head"))
+    of_run = (
+        sa.select(*ends)
+        .where(task.c.dag_id == sa.bindparam("the_dag"), task.c.run_id == sa.bindparam("the_run"))
+        .order_by(task.c.task_id, task.c.map_index)
+    )
+    over = sa.select(run.c.dag_id, run.c.run_id, run.c.incarnation).where(run.c.state.in_(_OVER))
+    for dag_id, run_id, incarnation in connection.execute(over).all():
+        tasks = connection.execute(of_run, {"the_dag": dag_id, "the_run": run_id})
+        envelope = seal(
+            {"tasks": [list(values) for values in tasks]},
+            binding={"kind": "seal", "dag_id": dag_id, "run_id": run_id, "incarnation": incarnation},
+            keys=keys,
+        )
+        connection.execute(
+            sa.insert(seal_table).values(
+                dag_id=dag_id, run_id=run_id, incarnation=incarnation, envelope=envelope, sealed_at=sealed_at
+            )
         )
 
 

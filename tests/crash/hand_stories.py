@@ -1,0 +1,187 @@
+"""Stories of operations that no workflow reaches by itself: of those who watch, and of commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from crash.proofs import faults_in
+from crash.steps import BY_HAND
+from crash.story import KEYS, Scene, Story
+from louver.ledger.names import CommandState, EffectState, OnUnknown, RunKey, TaskKey, Token, Verb
+from louver.ledger.requests import BeginOutcome, CommandRequest, EffectRequest, OpenedTask, Progress
+from louver.liveness import LocalProcesses
+from louver.sessions import Change, Claim
+from louver.states import RunState, Source, TaskState
+from louver.steps import run_start
+
+__all__ = ["Commands", "Reconciling"]
+
+_COMPLETED = Change(to=TaskState.SUCCEEDED, trigger="runtime:completed")
+
+
+class ByHand(Story):
+    """A story of operations that no workflow reaches by itself."""
+
+    def key(self, scene: Scene) -> RunKey:
+        """The run."""
+        return scene.key(BY_HAND)
+
+    def open(self, scene: Scene, task_id: str) -> OpenedTask:
+        """Take hold of a task, as the next try of it."""
+        key = TaskKey(self.key(scene).dag_id, self.key(scene).run_id, task_id)
+        known = scene.ledger.get_task(key)
+        claim = Claim(
+            try_number=known.try_number + 1 if known is not None else 1,
+            max_tries=0,
+            process=LocalProcesses().name(),
+            source=Source.ENGINE,
+        )
+        return scene.ledger.open_task(key, claim, now=scene.clock.now())
+
+    def begin(self, scene: Scene) -> None:
+        """Open the run."""
+        scene.ledger.open_run(run_start(BY_HAND, self.key(scene)), now=scene.clock.now())
+
+    def launch(self, scene: Scene, task_id: str) -> Token | None:
+        """Have a task running; None where it is over."""
+        opened = self.open(scene, task_id)
+        if opened.record.state.terminal:
+            return None
+        launched = Change(to=TaskState.RUNNING, trigger="executor:launched")
+        scene.ledger.advance(opened.token, launched, now=scene.clock.now())
+        return opened.token
+
+    def end(self, scene: Scene) -> None:
+        """Close the run."""
+        scene.ledger.set_run_state(self.key(scene), RunState.SUCCEEDED, reason=None, now=scene.clock.now())
+
+    def faults(self, scene: Scene) -> Iterator[str]:
+        yield from faults_in(scene.ledger, self.key(scene), keys=KEYS, state=RunState.SUCCEEDED)
+
+
+class Commands(ByHand):
+    name = "commands"
+
+    VERBS: ClassVar = {"a": Verb.PAUSE, "b": Verb.RESUME, "c": Verb.STOP}
+
+    def play(self, scene: Scene) -> None:
+        self.begin(scene)
+        token = self.launch(scene, "work")
+        if token is None:
+            return self.end(scene)
+        for name, verb in self.VERBS.items():
+            request = CommandRequest(
+                command_id=f"{scene.case}-{name}",
+                task=token.key,
+                verb=verb,
+                actor="ann",
+                reason=None,
+                source=Source.CLI,
+            )
+            # Whoever does not know whether it was sent sends it again, under the same id.
+            scene.ledger.send_command(request, now=scene.clock.now())
+        # Whoever claims is not always able to act: then it is another one's turn.
+        for command in self.claimed(scene, token, limit=1):
+            scene.ledger.release_command(command, now=scene.clock.now())
+        for command in self.claimed(scene, token):
+            if command.verb is Verb.RESUME:
+                scene.ledger.refuse_command(command, outcome="it is not paused", now=scene.clock.now())
+            else:
+                scene.ledger.complete_command(command, outcome="seen", now=scene.clock.now())
+        scene.ledger.complete(token, _COMPLETED, None, now=scene.clock.now())
+        self.end(scene)
+        return None
+
+    def claimed(self, scene: Scene, token: Token, *, limit: int = 100) -> Any:
+        now = scene.clock.now()
+        return scene.ledger.claim_commands(
+            token, limit=limit, lease_until=now + timedelta(minutes=1), now=now
+        )
+
+    def faults(self, scene: Scene) -> Iterator[str]:
+        yield from super().faults(scene)
+        ends = {
+            command.command_id.rpartition("-")[2]: command.state
+            for command in scene.ledger.list_commands(self.key(scene))
+        }
+        if ends != {"a": CommandState.DONE, "b": CommandState.REFUSED, "c": CommandState.DONE}:
+            yield f"the commands are {ends}"
+
+
+class Reconciling(ByHand):
+    name = "one that watches others"
+
+    def play(self, scene: Scene) -> None:
+        ledger, now = scene.ledger, scene.clock.now
+        me = LocalProcesses().name()
+        # The lease of one that died runs out; it is tried until then.
+        while ledger.take_lease(scene.case, me, lease_until=now() + timedelta(seconds=30), now=now()) is None:
+            scene.clock.sleep(timedelta(seconds=1))
+        self.begin(scene)
+        gone = ledger.get_task(TaskKey(self.key(scene).dag_id, scene.case, "gone"))
+        if gone is None or gone.state is TaskState.PENDING:
+            gone = self.open(scene, "gone").record
+        if not gone.state.terminal:
+            ledger.mark(
+                gone.key,
+                Change(to=TaskState.LOST, trigger="runtime:attempt_lost"),
+                session=gone.session,
+                source=Source.RECONCILER,
+                now=now(),
+            )
+        self.keep(scene)
+        ledger.seal_run(self.key(scene), now=now())
+        self.end(scene)
+        ledger.give_lease(scene.case, me, now=now())
+
+    def keep(self, scene: Scene) -> None:
+        """A task that says that it lives, while its effect takes long."""
+        token = self.launch(scene, "work")
+        if token is None:
+            return
+        now = scene.clock.now
+        scene.ledger.touch(token, progress=Progress(done=1, total=2), now=now())
+        begun = scene.ledger.begin_effect(token, _slow(scene), now=now())
+        record = begun.record
+        if begun.outcome is BeginOutcome.IN_PROGRESS:
+            scene.ledger.lose_effect(record, reason="its process is dead", now=now())
+            begun = scene.ledger.begin_effect(token, _slow(scene), now=now())
+        if begun.outcome is BeginOutcome.UNKNOWN:
+            until = now() + timedelta(seconds=60)
+            record = scene.ledger.retry_effect(token, begun.record, lease_until=until, now=now()) or record
+        if begun.outcome is not BeginOutcome.RECORDED:
+            scene.ledger.keep_effect(token, record, lease_until=now() + timedelta(seconds=90))
+            scene.ledger.commit_effect(token, record, "kept", now=now())
+        scene.ledger.complete(token, _COMPLETED, None, now=now())
+
+    def faults(self, scene: Scene) -> Iterator[str]:
+        yield from super().faults(scene)
+        (effect,) = scene.ledger.list_effects(self.key(scene))
+        if (effect.state, scene.ledger.load_effect(effect)[1]) != (EffectState.COMMITTED, "kept"):
+            yield f"the effect is {effect}"
+        lease = scene.ledger.get_lease(scene.case)
+        if lease is None or lease.lease_until > scene.clock.now():
+            yield f"the lease is {lease}"
+        states = {task.task_id: task.state for task in scene.ledger.list_tasks(self.key(scene))}
+        if states != {"gone": TaskState.LOST, "work": TaskState.SUCCEEDED}:
+            yield f"the tasks are {states}"
+        touches = scene.ledger.list_touches(self.key(scene))
+        if [touch.done for touch in touches] != [1.0]:
+            yield f"the signs of life are {touches}"
+
+
+def _slow(scene: Scene) -> EffectRequest:
+    return EffectRequest(
+        scope="global",
+        key=scene.case,
+        name="slow",
+        intent=1,
+        intent_hash="1" * 64,
+        undo=None,
+        on_unknown=OnUnknown.RETRY,
+        provider_idempotent=True,
+        lease_until=scene.clock.now() + timedelta(seconds=60),
+        quiesce_seconds=30.0,
+    )
