@@ -27,6 +27,10 @@ SKEW = timedelta(seconds=2)
 """How far the clocks of two machines may be apart, and one event still be known for the same."""
 
 
+PROMPT = timedelta(seconds=5)
+"""What a person does is recorded within that time, where it is recorded at once."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformEvent:
     """
@@ -40,6 +44,7 @@ class PlatformEvent:
     :param trigger: as in a transition.
     :param actor: the person, where it was one.
     :param source: ``airflow``, or ``api`` or ``cli`` where a person asked for it there.
+    :param unless_recorded: what more there is to say where the ledger knows nothing of it.
     :param task_id: None for what concerns the whole run.
     """
 
@@ -54,6 +59,7 @@ class PlatformEvent:
     try_number: int | None = None
     actor: str | None = None
     reason: str | None = None
+    unless_recorded: str | None = None
     source: str = PLATFORM
 
 
@@ -191,6 +197,8 @@ def _pair(rows: Sequence[TransitionRecord], events: Sequence[PlatformEvent]) -> 
                 break
             if row.to_state not in event.means or (floor is not None and event.at < floor - SKEW):
                 continue
+            if exact and event.trigger.startswith(_BY_PEOPLE) and _distance(row, event) > PROMPT:
+                continue
             if best is None or _distance(row, event) < _distance(row, events[best]):
                 best = number
             if not exact:
@@ -288,7 +296,7 @@ def _alone(event: PlatformEvent) -> HistoryRow:
         said_at=event.at if event.precision is not Precision.UNKNOWN else None,
         trigger=event.trigger,
         actor=event.actor,
-        reason=event.reason,
+        reason=_reasons(event.reason, event.unless_recorded),
         generation=None,
         attempt=None,
         try_number=event.try_number,

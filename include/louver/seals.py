@@ -27,7 +27,7 @@ from louver.ledger.records import (
 )
 from louver.timestamps import format_utc
 
-__all__ = ["HOLDER", "Ends", "Seal", "read_seal", "seal_content"]
+__all__ = ["HOLDER", "Ends", "Place", "Seal", "read_seal", "seal_content"]
 
 HOLDER: tuple[str, ...] = ("session", "try_number", "max_tries", "nonce", "process")
 """Fields of a task that say who holds it. Opening it changes them, after its end too, and tells nobody."""

@@ -53,7 +53,7 @@ __all__ = [
 MAIN, SIDE = "main", "side"
 """The chains of a task."""
 
-Effects = Mapping[tuple[str, str, int], EffectRecord]
+_Effects = Mapping[tuple[str, str, int], EffectRecord]
 
 _ANSWERED = frozenset({Decision.APPROVED, Decision.REJECTED, Decision.STOPPED})
 _COMMITTED = frozenset({EffectState.COMMITTED, EffectState.UNDONE, EffectState.UNDO_FAILED})
@@ -197,7 +197,7 @@ def _original(undo: EffectRecord) -> tuple[str, str, int] | None:
 
 
 def check_effect(
-    effect: EffectRecord, effects: Effects, approvals: Mapping[str, ApprovalRecord]
+    effect: EffectRecord, effects: _Effects, approvals: Mapping[str, ApprovalRecord]
 ) -> Iterator[Finding]:
     """
     Whether what an effect says of itself, its undo, what it undoes and its approval say of it.
@@ -225,7 +225,7 @@ def check_effect(
         yield found_at(effect, "the approval that allowed it was used by another effect, or by none")
 
 
-def _check_undo(undo: EffectRecord, effects: Effects) -> Iterator[Finding]:
+def _check_undo(undo: EffectRecord, effects: _Effects) -> Iterator[Finding]:
     named = _original(undo)
     original = None if named is None else effects.get(named)
     if named is None:

@@ -21,6 +21,9 @@ __all__ = ["WITHOUT_RUN", "Logged", "Request", "Verb", "asked_by", "requests_in"
 WITHIN = timedelta(seconds=60)
 """A request that changed something did so within that time."""
 
+AT_ONCE = timedelta(seconds=5)
+"""Usually it does so within that time; one that came earlier is then looked at no more."""
+
 _CLI_CLEAR = "cli_task_clear"
 
 WITHOUT_RUN = (
@@ -131,17 +134,25 @@ def asked_by(
     :param state: what it was changed to; of a whole run some tasks are skipped whatever was asked for.
     """
     wanted = set(verbs)
-    latest: dict[tuple[str | None, Source], Request] = {}
-    for request in requests:
-        fits = request.verb in wanted and request.may_concern(task_id)
-        if not fits or not (since or at) - WITHIN <= request.at <= at:
-            continue
-        if request.verb is Verb.MARK and state is not None and request.state != state:
-            continue
-        if request.verb is Verb.MARK_RUN and state not in (None, "skipped", request.state):
-            continue
-        latest[request.actor, request.source] = request
+    found = [
+        request
+        for request in requests
+        if request.verb in wanted
+        and request.may_concern(task_id)
+        and (since or at) - WITHIN <= request.at <= at
+        and _may_bring(request, state)
+    ]
+    near = [request for request in found if request.at >= (since or at) - AT_ONCE]
+    latest = {(request.actor, request.source): request for request in near or found}
     return tuple(sorted(latest.values(), key=lambda request: request.at))
+
+
+def _may_bring(request: Request, state: str | None) -> bool:
+    """Whether what was asked for may bring a task to that state; None is any."""
+    if state is None or request.verb not in (Verb.MARK, Verb.MARK_RUN):
+        return True
+    # Of a whole run those are skipped that have not begun.
+    return request.state == state or (request.verb is Verb.MARK_RUN and state == "skipped")
 
 
 def _requests(row: Logged, key: RunKey) -> list[Request]:

@@ -130,7 +130,8 @@ def _asked(request: Request, run: RunRow | None) -> PlatformEvent:
         trigger=_TRIGGERS.get(request.verb, "user:asked"),
         means=_MARKED.get(request.state or "", frozenset()) if marked else frozenset(),
         actor=request.actor,
-        reason=_result(request, run),
+        reason=request.words if request.verb in _CHANGES else None,
+        unless_recorded=_result(request, run),
         source=str(request.source),
         task_id=next(iter(request.tasks)) if request.tasks is not None and alone else None,
         map_index=request.map_index,
@@ -148,4 +149,4 @@ def _result(request: Request, run: RunRow | None) -> str | None:
     gone = run is None or (run.created_at is not None and run.created_at > request.at)
     if request.verb is Verb.DELETE and gone:
         return "all that Airflow had of the run is gone" if request.tasks is None else None
-    return f"{request.words}; Airflow shows no effect of it (any more)"
+    return "Airflow shows no effect of it (any more)"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from louver.history import PlatformEvent
@@ -52,6 +52,9 @@ _WORDS = {
 _AT_ONCE = timedelta(seconds=2)
 """What Airflow writes in one transaction lies within that time."""
 
+_WRITTEN = timedelta(milliseconds=250)
+"""A row is written within that time of when the end that stands in it was taken from the clock."""
+
 _MILLISECOND = timedelta(milliseconds=1)
 _OVERWRITTEN = "not known: overwritten by Airflow"
 _DELETED = "not known: deleted with the run"
@@ -90,18 +93,32 @@ def task_events(
         logged[entry.try_number or 0].append(entry)
     for number in sorted(logged.keys() - {row.try_number for row in tries}):
         story.tell_try(None, None, logged[number])
-    for index, row in enumerate(tries):
+    for index, whole in enumerate(tries):
         before = tries[index - 1] if index else None
+        row = whole if before is None else _without_remains(whole, before)
         if before is not None:
             story.tell_clear(before, row, logged[before.try_number])
-        renewed = before is not None and before.try_number == row.try_number
-        if not renewed:
+        if before is None or before.try_number != row.try_number:
             following = tries[index + 1] if index + 1 < len(tries) else None
             story.tell_try(row, following, logged[row.try_number])
         else:
-            story.tell_unscheduled(row, before)
+            story.tell_unscheduled(row)
     story.tell_never_ran(tries[-1] if tries else None)
     return story.told
+
+
+def _without_remains(row: TryRow, before: TryRow) -> TryRow:
+    """The row without what is left in it of the try before, which Airflow overwrites one by one."""
+    kept = {
+        name: None if getattr(row, name) == getattr(before, name) else getattr(row, name)
+        for name in ("scheduled_at", "queued_at", "start", "end")
+    }
+    return replace(row, **kept)
+
+
+def _is_fresh(row: TryRow) -> bool:
+    """Whether the row was last written when it came to its end."""
+    return row.end is not None and row.updated_at is not None and row.updated_at - row.end <= _WRITTEN
 
 
 def attribution(requests: Sequence[Request]) -> tuple[str | None, str, str | None]:
@@ -194,38 +211,49 @@ class _Story:
         if row.state is None or row.state in _BEFORE_START or (last is not None and last.event == row.state):
             return
         ended = last is not None and (last.event in _TERMINAL or last.event == "up_for_retry")
-        fresh = row.end is not None and not ended and row.state in _TERMINAL
         if row.archived and row.state == "failed" and self._is_filed(row, following, last):
-            return
-        if fresh and row.end is not None:
+            self._tell_earlier_clear(row, following)
+        elif not ended and row.state in _TERMINAL and row.end is not None and _is_fresh(row):
             self._tell_end(row, at=row.end, since=None)
         elif row.updated_at is not None:
-            self._tell_end(row, at=row.updated_at, since=last.at if last is not None else None)
+            # A finished task that is marked keeps the time of its first end.
+            known = [moment for moment in (row.end, last.at if last is not None else None) if moment]
+            self._tell_end(row, at=row.updated_at, since=max(known, default=None))
+
+    def _tell_earlier_clear(self, row: TryRow, following: TryRow | None) -> None:
+        """What was cleared several times before it ran is put away at the first time."""
+        made = following.made_at if following is not None else None
+        if row.end is None or made is None or made - row.end <= _AT_ONCE:
+            return
+        asked = self._asked((Verb.CLEAR,), at=row.end)
+        if asked:
+            self._tell_cleared(asked, row.end, row.try_number, frozenset({_S.PENDING}))
 
     def _is_filed(self, row: TryRow, following: TryRow | None, last: LogRow | None) -> bool:
         """Whether it is called failed for having been put away unfinished: Airflow files such a try so."""
         if last is not None and last.event == "up_for_retry":
             return True
-        made = following.made_at if following is not None else None
-        if row.end is None or made is None or abs(made - row.end) > _AT_ONCE:
+        if row.end is None or self._asked((Verb.MARK, Verb.MARK_RUN), at=row.end, state="failed"):
             return False
-        asked = asked_by(
-            self._requests, (Verb.MARK, Verb.MARK_RUN), self._task_id, at=row.end, state="failed"
-        )
-        return not asked
+        made = following.made_at if following is not None else None
+        put_away = made is not None and abs(made - row.end) <= _AT_ONCE
+        return put_away or bool(self._asked((Verb.CLEAR,), at=row.end))
+
+    def _asked(
+        self,
+        verbs: Sequence[Verb],
+        *,
+        at: datetime,
+        since: datetime | None = None,
+        state: str | None = None,
+    ) -> tuple[Request, ...]:
+        return asked_by(self._requests, verbs, self._task_id, at=at, since=since, state=state)
 
     def _tell_end(self, row: TryRow, *, at: datetime, since: datetime | None) -> None:
         """A state that no process reported: a person's doing, or the scheduler's."""
         said = row.state or "no state"
         bounded = since is not None or row.state not in _TERMINAL or at != row.end
-        asked = asked_by(
-            self._requests,
-            (Verb.MARK, Verb.MARK_RUN),
-            self._task_id,
-            at=at,
-            since=since,
-            state=row.state,
-        )
+        asked = self._asked((Verb.MARK, Verb.MARK_RUN), at=at, since=since, state=row.state)
         precision = Precision.BOUNDED if bounded else Precision.EXACT
         if asked:
             self.told.explained.extend(asked)
@@ -278,7 +306,7 @@ class _Story:
         at = made + _MILLISECOND if made is not None else following.scheduled_at or following.updated_at
         if at is None:
             return
-        asked = asked_by(self._requests, (Verb.CLEAR,), self._task_id, at=at)
+        asked = self._asked((Verb.CLEAR,), at=at)
         if not asked and not raised and following.state != "restarting":
             self._add(
                 "another try", at, following.try_number, since=self._before(at), precision=Precision.BOUNDED
@@ -287,12 +315,17 @@ class _Story:
         states = [entry.event for entry in log if entry.event in MEANS]
         running = states[-1:] == ["running"]
         means = frozenset({_S.PENDING}) | (MEANS["restarting"] if running else frozenset())
+        self._tell_cleared(asked, at, row.try_number, means)
+
+    def _tell_cleared(
+        self, asked: Sequence[Request], at: datetime, try_number: int, means: frozenset[TaskState]
+    ) -> None:
         actor, source, reason = attribution(asked) if asked else (None, "airflow", "nobody is known")
         self.told.explained.extend(asked)
         self._add(
             "cleared",
             at,
-            row.try_number,
+            try_number,
             since=asked[0].at if asked else self._before(at),
             precision=Precision.BOUNDED,
             means=means,
@@ -302,12 +335,11 @@ class _Story:
             reason=reason,
         )
 
-    def tell_unscheduled(self, row: TryRow, before: TryRow | None) -> None:
+    def tell_unscheduled(self, row: TryRow) -> None:
         """What became of a task that was cleared, or waits to be tried again, and was not scheduled since."""
         if row.state is None or row.updated_at is None or row.state == "up_for_retry":
             return
-        moved = before is None or row.end != before.end
-        if row.state in _TERMINAL and row.end is not None and moved:
+        if row.state in _TERMINAL and row.end is not None and _is_fresh(row):
             self._tell_end(row, at=row.end, since=None)
         else:
             self._tell_end(row, at=row.updated_at, since=row.made_at)
@@ -324,8 +356,9 @@ class _Story:
     def _before(self, moment: datetime) -> datetime | None:
         """The last thing known of the task before that moment, else the beginning of the run."""
         begun = self._run.created_at if self._run is not None else None
-        known = [event.at for event in self.told.events if event.at < moment]
-        return max(known, default=begun)
+        known = [event.at for event in self.told.events]
+        known += [begun] if begun is not None else []
+        return max((earlier for earlier in known if earlier < moment), default=None)
 
     def _add(
         self,

@@ -141,7 +141,7 @@ def record_clears(dag_id: str, *, since: datetime) -> None:
                 change = Change(
                     to=TaskState.QUEUED if restarts else TaskState.PENDING,
                     trigger="executor:restarting" if restarts else "user:cleared",
-                    at=max(filter(None, [made_at(row.id), since])),
+                    at=min(max(filter(None, [made_at(row.id), since])), now),
                     **_whose(asked),
                 )
                 deeds.append(Deed(task=key, change=change, max_tries=row.max_tries, restarts=restarts))

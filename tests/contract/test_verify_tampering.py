@@ -237,16 +237,16 @@ def test_every_column_of_every_table_is_vouched_for_or_named(store: Store) -> No
     assert store.findings() == ()
     missed, tried = [], set()
     for table in VERIFIED:
-        rows = store.tables.rows(table)
-        for name in rows[0]:
-            able = [row for row in rows if name in store.vouched_for(table, row)]
+        rows = [(row, store.vouched_for(table, row)) for row in store.tables.rows(table)]
+        for name in rows[0][0]:
+            able = [row for row, names in rows if name in names]
             # One of each end, so that the last row of a chain and the first are among them.
             for row in able[:1] + able[-1:]:
                 values = []
                 for value in store.others(table, row, name):
                     if value != row[name] and value not in values and free(store, table, row, name, value):
                         values.append(value)
-                for value in values[:6]:
+                for value in values[:3]:
                     tried.add((table, name))
                     with done(updated(store, table, row, name, value)) as what:
                         if not store.findings():

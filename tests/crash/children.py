@@ -121,9 +121,12 @@ def play_and_wait(
 
 def play_many(talk: Talk, *, story: str, url: str, shop: str) -> list[str]:
     """Play a story again and again, each time another case, until told; which cases there were."""
-    talk.say("begun")
-    numbers = takewhile(lambda _: not talk.is_told(), count())
-    return play_cases(story, url, shop, (f"case-{number}" for number in numbers))
+
+    def cases() -> Iterator[str]:
+        talk.say("begun")
+        yield from (f"case-{number}" for number in takewhile(lambda _: not talk.is_told(), count()))
+
+    return play_cases(story, url, shop, cases())
 
 
 def play_cases(story: str, url: str, shop: str, cases: Iterable[str]) -> list[str]:

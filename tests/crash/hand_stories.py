@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from crash.proofs import faults_in
 from crash.steps import BY_HAND
 from crash.story import KEYS, Scene, Story
+from louver.canonical import fingerprint
 from louver.ledger.names import CommandState, EffectState, OnUnknown, RunKey, TaskKey, Token, Verb
 from louver.ledger.requests import BeginOutcome, CommandRequest, EffectRequest, OpenedTask, Progress
 from louver.liveness import LocalProcesses
@@ -178,7 +179,7 @@ def _slow(scene: Scene) -> EffectRequest:
         key=scene.case,
         name="slow",
         intent=1,
-        intent_hash="1" * 64,
+        intent_hash=fingerprint(1),
         undo=None,
         on_unknown=OnUnknown.RETRY,
         provider_idempotent=True,

@@ -12,6 +12,7 @@ from support.nursery import Talk
 
 from crash.stories import STORIES
 from crash.story import KEYS, Clock, Scene
+from louver.canonical import fingerprint
 from louver.errors import LouverError
 from louver.ledger import open_ledger
 from louver.ledger.contract import Ledger
@@ -56,7 +57,7 @@ def effect(key: str) -> EffectRequest:
         key=key,
         name="act",
         intent=1,
-        intent_hash="1" * 64,
+        intent_hash=fingerprint(1),
         undo=None,
         on_unknown=OnUnknown.MANUAL,
         provider_idempotent=False,
@@ -121,7 +122,7 @@ def _writes(ledger: Ledger, token: Token, begun: EffectRecord) -> dict[str, Call
         request_id="stale",
         of="work",
         payload=1,
-        payload_fingerprint="1" * 64,
+        payload_fingerprint=fingerprint(1),
         ancestors=(),
         approvers=(),
         four_eyes=False,

@@ -1,8 +1,8 @@
 """
 What the tests of the glue share; no server is started.
 
-Airflow is imported by the fixtures alone: pytest reads this file before it has set the home of the test run, and
-what is imported then works in the user's own.
+Airflow is imported by the fixtures alone: pytest reads this file before it has set the home of the test run,
+and what is imported then works in the home of the user.
 """
 
 from __future__ import annotations

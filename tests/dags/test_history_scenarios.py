@@ -19,7 +19,7 @@ import pytest
 import time_machine
 from airflow.sdk.exceptions import AirflowSkipException
 from support.airflow_by_hand import AirflowByHand, Killed
-from support.witness import Deed, Witness
+from support.witness import Deed, Witness, short
 
 from louver.definition import ApprovalNode, Definition
 from louver.history import history
@@ -303,10 +303,8 @@ def test_the_trail_tells_what_a_witness_has_seen(airflow: AirflowByHand, ledger:
     story = Story(airflow, ledger, seed)
     for _ in range(STEPS):
         story.go_on()
-    faults = []
     for run in story.runs:
         told = history(ledger.list_transitions(run), events_of(read_run(run)))
-        faults += [f"{run.run_id}: {fault}" for fault in story.witness.faults(run, told)]
-        faults += [f"{run.run_id}: {fault}" for fault in ledger.verify_run(run).findings]
+        faults = [*story.witness.faults(run, told), *ledger.verify_run(run).findings]
+        assert not faults, "\n".join([*story.told, *map(short, told), *map(str, faults)])
         assert not [row for row in told if row.actor == "dry"]
-    assert not faults, "\n".join([*story.told, *faults])

@@ -118,6 +118,21 @@ def test_trouble_is_said_once_and_waited_out(ledger: Ledger, caplog: pytest.LogC
     assert turns.waited[1:5] == [10.0, 20.0, 40.0, 5.0]
 
 
+def test_a_fault_of_its_own_stops_no_service(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def break_down(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("never thought of")
+
+    monkeypatch.setattr(Reconciler, "round", break_down)
+
+    Service(wait=Turns(4), open_ledger=lambda: ledger).run()
+
+    assert len(lines(caplog, "reconciler.trouble")) == 1
+    (record,) = [record for record in caplog.records if "reconciler.trouble" in record.getMessage()]
+    assert record.exc_info is not None
+
+
 def test_a_wrong_setting_stops_no_service(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -168,7 +168,7 @@ def runs(place: Place) -> Runs:
     place.home.wait_for("the pool to be full", blocks, timeout=SECONDS)
     others = ("killed", "marked", "deleted", "timed_out", "holding", "late")
     begun = Runs(blocker=blocker, **{name: place.start(name) for name in others})
-    for run in (begun.killed, begun.marked, begun.deleted):
+    for run in (begun.killed, begun.marked, begun.deleted, begun.timed_out):
         place.await_done(run, "wait")
     # Everything that is to happen happens now; each test looks at what became of it.
     task = place.process_of(begun.killed, "wait")
@@ -239,6 +239,7 @@ def test_a_run_that_timed_out_is_compensated_from_outside(place: Place, runs: Ru
     place.await_state(runs.timed_out, RunState.FAILED_COMPENSATED)
     assert place.done(runs.timed_out) == {"act": 1, "wait": 1, "take back": 1}
     assert place.repaired(runs.timed_out, "wait") == [("lost", "runtime:attempt_lost")]
+    assert "skipped by dagrun_timeout" in str(place.trail(runs.timed_out, "wait")[-1].reason)
     rescue = f"{rescue_prefix(runs.timed_out)}1"
     assert place.ended(RunKey(RESCUE_DAG, rescue)) == "success"
 

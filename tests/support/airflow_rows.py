@@ -60,9 +60,10 @@ class AirflowRows:
             found = session.scalars(select(DagRun).filter_by(dag_id=key.dag_id, run_id=key.run_id)).one()
             return found.run_after.isoformat()
 
-    def show_run(self, key: RunKey, state: str) -> None:
-        """Set the run's state."""
-        self._update(update(DagRun).filter_by(dag_id=key.dag_id, run_id=key.run_id).values(state=state))
+    def show_run(self, key: RunKey, state: str, **columns: Any) -> None:
+        """Set the run's state, and other columns of its row."""
+        query = update(DagRun).filter_by(dag_id=key.dag_id, run_id=key.run_id)
+        self._update(query.values(state=state, **columns))
 
     def pause(self, dag_id: str) -> None:
         """Pause the Dag, as a person does in the UI."""

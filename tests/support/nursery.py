@@ -20,10 +20,9 @@ import struct
 import subprocess
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
-from weakref import WeakSet
 
 __all__ = ["Child", "ChildFailed", "ChildKilled", "Nursery", "Talk"]
 
@@ -69,9 +68,10 @@ class Talk:
 class Child:
     """A process of the nursery's, as the test holds it."""
 
-    def __init__(self, talk: Connection, end: socket.socket) -> None:
+    def __init__(self, talk: Connection, end: socket.socket, *, forget: Callable[[Child], None]) -> None:
         self._talk = talk
         self._end = end
+        self._forget = forget
         self._code: int | None = None
         try:
             self.pid = self._number()
@@ -130,6 +130,7 @@ class Child:
         """Hear no more of it."""
         self._talk.close()
         self._end.close()
+        self._forget(self)
 
     def _next(self) -> tuple[str, Any]:
         if not self._talk.poll(_PATIENCE_SECONDS):
@@ -178,7 +179,7 @@ class Nursery:
                 start_new_session=True,
             )
         self._control = mine
-        self._children: WeakSet[Child] = WeakSet()
+        self._children: set[Child] = set()
 
     def __enter__(self) -> Nursery:
         return self
@@ -186,7 +187,8 @@ class Nursery:
     def __exit__(self, *_: object) -> None:
         self._control.close()
         self._process.wait(_PATIENCE_SECONDS)
-        for child in self._children:
+        # Those that nobody has asked for their end, where a test failed.
+        for child in tuple(self._children):
             child.close()
 
     def start(self, function: str, **given: Any) -> Child:
@@ -199,7 +201,7 @@ class Nursery:
         end, its_end = socket.socketpair()
         with theirs, its_end:
             socket.send_fds(self._control, [function.encode()], [theirs.fileno(), its_end.fileno()])
-        child = Child(Connection(ours.detach()), end)
+        child = Child(Connection(ours.detach()), end, forget=self._children.discard)
         self._children.add(child)
         child.say(given)
         return child

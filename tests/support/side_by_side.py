@@ -42,11 +42,11 @@ class SideBySide:
         first, *others = answers
         for other in others:
             # By what is shown as well: 1 and 1.0, or a text and a member of an enumeration, are equal.
-            same = answers[other] == answers[first] and repr(answers[other]) == repr(answers[first])
-            assert same, (
-                f"{operation}: {first} and {other} differ\n{first}: {answers[first]!r}\n"
-                f"{other}: {answers[other]!r}"
-            )
+            if answers[other] != answers[first] or repr(answers[other]) != repr(answers[first]):
+                raise AssertionError(
+                    f"{operation}: {first} and {other} differ\n{first}: {answers[first]!r}\n"
+                    f"{other}: {answers[other]!r}"
+                )
         return answers[first]
 
 

@@ -76,7 +76,8 @@ class Store:
         with self.rows() as rows:
             for record in records:
                 primary = {name: getattr(record, name) for name in record.PRIMARY}
-                assert rows.remove(type(record), **primary) == 1
+                if rows.remove(type(record), **primary) != 1:
+                    raise LookupError(f"there is no such {record.TABLE} row")
 
 
 def store_of(kind: str, request: pytest.FixtureRequest, directory: Path) -> Store:

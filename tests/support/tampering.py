@@ -110,8 +110,8 @@ class Tables:
     ) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
         with closing(self._connection.cursor()) as cursor:
             cursor.execute(statement, list(values))
-            if count is not None:
-                assert cursor.rowcount == count, statement
+            if count is not None and cursor.rowcount != count:
+                raise LookupError(f"{cursor.rowcount} rows: {statement}")
             columns = cursor.description or ()
             return [column[0] for column in columns], cursor.fetchall() if columns else []
 

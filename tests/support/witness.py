@@ -24,7 +24,7 @@ from louver.ledger.contract import Ledger
 from louver.ledger.names import RunKey
 from louver.states import Precision
 
-__all__ = ["Deed", "Witness"]
+__all__ = ["Deed", "Witness", "short"]
 
 STATES = frozenset(
     {
@@ -123,7 +123,7 @@ class Witness:
             if by_airflow and row.said in STATES:
                 seen = [change for change in changes if change.place == place and _is(change, row.said)]
                 if not any(change.began <= row.at <= change.ended for change in seen):
-                    yield f"exact, but not seen then: {_short(row)}"
+                    yield f"exact, but not seen then: {short(row)}"
         stored = self.recorded.get(run, {})
         for transition in self.ledger.list_transitions(run):
             name = (transition.task_id, transition.map_index, transition.chain, transition.version)
@@ -153,13 +153,13 @@ class Witness:
             for row in session.scalars(select(TaskInstance).filter_by(dag_id=run.dag_id, run_id=run.run_id)):
                 end = last.get((row.task_id, row.map_index))
                 if row.state is not None and (end is None or end.said != row.state):
-                    yield f"hidden: {row.task_id} is {row.state}, told last is {end and _short(end)}"
+                    yield f"hidden: {row.task_id} is {row.state}, told last is {end and short(end)}"
         order: dict[Place, datetime] = {}
         for row in rows:
             place = (row.task_id, row.map_index)
             exact = row.precision is Precision.EXACT
             if exact and place in order and row.at < order[place]:
-                yield f"out of order: {_short(row)}"
+                yield f"out of order: {short(row)}"
             if exact:
                 order[place] = row.at
 
@@ -170,7 +170,7 @@ class Witness:
             name = (row.task_id, row.map_index, row.said, row.said_at)
             if row.said_at is not None and row.said in STATES:
                 if name in seen:
-                    yield f"told twice: {_short(row)}"
+                    yield f"told twice: {short(row)}"
                 seen.add(name)
         stored = self.ledger.list_transitions(run)
         if len(stored) != sum(row.recorded_by is not None for row in rows):
@@ -192,7 +192,7 @@ class Witness:
                 and (row.since or row.at) <= deed.ended
             ]
             if not fitting:
-                yield f"nobody did that: {_short(row)}"
+                yield f"nobody did that: {short(row)}"
         for deed in mine:
             for change in self.changes.get(run, ()):
                 hit = deed.began <= change.began and change.ended <= deed.ended
@@ -207,9 +207,28 @@ class Witness:
                     and (row.since or row.at) <= deed.ended
                     and deed.began <= row.at
                 ]
+                if not found and self._is_overwritten(deed, change, rows):
+                    continue
                 if len(found) != 1:
-                    told = [_short(row) for row in found]
+                    told = [short(row) for row in found]
                     yield f"{deed.actor} did {deed.verb} to {change.place[0]} at {deed.began}: {told}"
+
+    def _is_overwritten(self, deed: Deed, change: Change, rows: list[HistoryRow]) -> bool:
+        """
+        Whether nothing but the request itself can be known any more.
+
+        The ledger did not know the run or the task yet, and Airflow's row was deleted or cleared since.
+        """
+        asked = any(
+            row.task_id is None and row.actor == deed.actor and deed.began <= row.at <= deed.ended
+            for row in rows
+        )
+        later = [
+            other
+            for other in self.deeds
+            if other.run == deed.run and other.began >= deed.ended and other.verb in ("clear", "delete")
+        ]
+        return asked and bool(later)
 
 
 _VERBS = {
@@ -226,7 +245,8 @@ _EFFECTS = {
 }
 
 
-def _short(row: HistoryRow) -> str:
+def short(row: HistoryRow) -> str:
+    """The row, in a line."""
     states = f"{row.from_state} -> {row.to_state}"
     return (
         f"{row.since} .. {row.at} {row.precision} {row.task_id} {states} airflow={row.said}@{row.said_at} "

@@ -89,7 +89,7 @@ class Ledger(Maintenance, Surveys, HumanQueue):
 
     @abstractmethod
     def list_runs(self, wanted: RunFilter) -> list[RunRecord]:
-        """Runs that meet the filter, the newest first; of runs begun at one moment, by their names."""
+        """Runs that meet the filter, the newest first; those of one moment by their names, falling too."""
 
     @abstractmethod
     def set_run_state(self, key: RunKey, state: RunState, *, reason: str | None, now: datetime) -> None:

@@ -17,6 +17,7 @@ from louver.ledger.records import (
 )
 from louver.ledger.requests import CommandRequest, Progress
 from louver.ledger.rows import Rows
+from louver.ledger.storable import require_storable
 from louver.ledger.task_operations import TaskOperations
 from louver.ledger.transactions import decision, question
 from louver.sessions import Change, check_token
@@ -57,6 +58,8 @@ class ControlOperations(TaskOperations):
         self, rows: Rows, token: Token, *, limit: int = 100, lease_until: datetime, now: datetime
     ) -> tuple[CommandRecord, ...]:
         self._hold(rows, token)
+        require_storable("lease_until", lease_until)
+        require_storable("now", now)
         found = sorted(
             (command for command in self._commands(rows, token.key) if claimable(command, token, now=now)),
             key=carried_out_first,

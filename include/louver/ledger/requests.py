@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from louver.errors import ConfigurationError
+from louver.errors import ConfigurationError, require_aware
 from louver.ledger.names import EffectKind, OnUnknown, RunKey, TaskKey, Token, Verb
 from louver.ledger.records import EffectRecord, RunRecord, TaskRecord, TransitionRecord
 from louver.sessions import Entry
@@ -188,7 +188,7 @@ class RunFilter:
     :param until: begun before that time.
     :param after: go on behind this run, the last one of the page before.
     :param limit: how many at most, 1 to 10,000.
-    :raises ConfigurationError: for another limit.
+    :raises ConfigurationError: for another limit, or a naive time.
     """
 
     dag_id: str | None = None
@@ -202,3 +202,7 @@ class RunFilter:
     def __post_init__(self) -> None:
         if not 1 <= self.limit <= 10_000:
             raise ConfigurationError(f"a page holds 1 to 10,000 runs, not {self.limit}")
+        for name in ("since", "until"):
+            moment = getattr(self, name)
+            if moment is not None:
+                require_aware(name, moment)

@@ -29,22 +29,22 @@ __all__ = [
 
 _ROUNDS = 10
 
-Closing = Callable[[CommandRecord], CommandRecord | None]
+_Closing = Callable[[CommandRecord], CommandRecord | None]
 
 
-def _complete(scene: Scene, ledger: Ledger | None = None) -> Closing:
+def _complete(scene: Scene, ledger: Ledger | None = None) -> _Closing:
     return partial((ledger or scene.ledger).complete_command, outcome="paused", now=scene.tick())
 
 
-def _refuse(scene: Scene) -> Closing:
+def _refuse(scene: Scene) -> _Closing:
     return partial(scene.ledger.refuse_command, outcome="it has ended", now=scene.tick())
 
 
-def _release(scene: Scene) -> Closing:
+def _release(scene: Scene) -> _Closing:
     return partial(scene.ledger.release_command, now=scene.tick())
 
 
-def _passed_on(scene: Scene, closing: Closing) -> None:
+def _passed_on(scene: Scene, closing: _Closing) -> None:
     """Whoever shows a claim that is no longer the command's does nothing to it."""
     first = scene.commanded(scene.launch("act"))
     token = scene.launch("act", try_number=2)

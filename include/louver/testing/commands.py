@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from louver.errors import LedgerError, Superseded
+from louver.errors import LedgerError, Superseded, ValueRefused
 from louver.ledger.names import CommandState, RunKey, Verb
 from louver.states import Source
 from louver.testing.scene import FAILED, Scene, check
@@ -20,6 +20,7 @@ __all__ = [
     "check_claim_commands_takes_up_again_what_an_earlier_session_claimed",
     "check_claim_commands_takes_up_again_what_has_run_out",
     "check_claim_commands_takes_up_stop_first_then_pause",
+    "check_claim_commands_with_a_naive_time_takes_up_none",
     "check_list_commands_gives_those_of_the_run_in_order_of_sending",
     "check_send_command_again_gives_it_as_it_stands",
     "check_send_command_in_a_run_that_is_not_open_is_an_error",
@@ -269,6 +270,19 @@ def check_claim_commands_by_a_superseded_process_is_refused(scene: Scene) -> Non
     scene.begin(marker="another")
     with scene.unchanged("a process of the deleted run"):
         scene.refused(Superseded, partial(claim, current), "its claim")
+
+
+@check
+def check_claim_commands_with_a_naive_time_takes_up_none(scene: Scene) -> None:
+    """A lease whose end nobody can tell is refused, and no store takes it for a time of its own zone."""
+    token = scene.launch("act")
+    scene.send()
+    naive, aware = scene.after(60).replace(tzinfo=None), scene.after(60)
+
+    claim = scene.ledger.claim_commands
+    with scene.unchanged("a claim with a naive time"):
+        scene.refused(ValueRefused, lambda: claim(token, lease_until=naive, now=scene.now), "a naive end")
+        scene.refused(ValueRefused, lambda: claim(token, lease_until=aware, now=naive), "a naive now")
 
 
 @check

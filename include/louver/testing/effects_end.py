@@ -8,6 +8,7 @@ from louver.ledger.records import EffectRecord
 from louver.testing.scene import Scene, check
 
 __all__ = [
+    "check_commit_effect_by_an_older_record_answers_what_is_kept",
     "check_commit_effect_by_another_session_is_refused",
     "check_commit_effect_keeps_the_result",
     "check_commit_effect_of_an_undo_settles_what_it_undoes",
@@ -60,6 +61,27 @@ def check_commit_effect_keeps_the_result(scene: Scene) -> None:
     scene.equal((committed.task, committed.session), (token.key, token.session), "who began it")
     scene.equal(scene.current(started), committed, "what is read again")
     scene.equal(scene.ledger.load_effect(committed), ({"amount": 5}, {"receipt": 7}), "intent and result")
+
+
+@check
+def check_commit_effect_by_an_older_record_answers_what_is_kept(scene: Scene) -> None:
+    """A record names the epoch; who shows one from before it began anew is told how it stands now."""
+    token, other = scene.launch("act"), scene.launch("look")
+    first = scene.started(token, "failed")
+    scene.ledger.fail_effect(token, first, reason="no", now=scene.tick())
+    scene.started(token, "failed", intent={"amount": 6}, undo="contract.other")
+    kept = scene.started(token, "kept")
+    scene.ledger.keep_effect(token, kept, lease_until=scene.after(600))
+    lost = scene.started(token, "retried")
+    scene.ledger.lose_effect(lost, reason="its process is dead", now=scene.tick())
+    scene.ledger.retry_effect(other, lost, lease_until=scene.after(60), now=scene.tick())
+
+    for holder, shown in ((token, first), (token, kept), (other, lost)):
+        committed = scene.ledger.commit_effect(holder, shown, "receipt", now=scene.tick())
+        scene.equal(
+            committed, scene.current(shown), f"the effect {shown.key}, as it is told and as it is kept"
+        )
+        scene.equal(committed.state, EffectState.COMMITTED, f"the state of {shown.key}")
 
 
 @check

@@ -40,7 +40,7 @@ from louver.states import Source
 from louver_provider.delivery import wake
 from louver_provider.reconciler.acts import NOT_DONE, end_task, start_rescue, wake_expired
 
-__all__ = ["Carrying", "name_of", "place_of"]
+__all__ = ["Carrying", "in_words", "name_of", "place_of"]
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +77,13 @@ def place_of(repair: Repair) -> tuple[str, str, str | None, int]:
     return task.dag_id, task.run_id, task.task_id, task.map_index
 
 
+def in_words(repair: Repair) -> str:
+    """Its place, for people."""
+    dag_id, run_id, task_id, map_index = place_of(repair)
+    index = f"[{map_index}]" if map_index >= 0 else ""
+    return "/".join(part for part in (dag_id, run_id, task_id) if part is not None) + index
+
+
 class Carrying:
     """
     Carries repairs out, in a ledger and in this Airflow.
@@ -107,6 +114,9 @@ class Carrying:
             raise
         except (LouverError, AirflowException) as error:
             why_not = describe(error)
+        except (TypeError, ValueError, LookupError) as error:
+            # Somebody filled a row with what no ledger writes; it must not keep others from being repaired.
+            why_not = f"its rows cannot be read: {type(error).__name__}"
         except DBAPIError as error:
             # SQLite may not have given the lock for writing; then nothing of it was written.
             why_not = f"Airflow's database did not take it: {type(error.orig).__name__}"
@@ -222,15 +232,11 @@ class Carrying:
 
 
 def _tell(repair: Repair) -> None:
-    dag_id, run_id, task_id, map_index = place_of(repair)
-    place = "/".join(part for part in (dag_id, run_id, task_id) if part is not None)
-    index = f"[{map_index}]" if map_index >= 0 else ""
+    what = in_words(repair)
     if isinstance(repair, Mark):
-        what = " -> ".join(str(change.to) for change in repair.changes)
+        what += f" {' -> '.join(str(change.to) for change in repair.changes)}"
     elif isinstance(repair, SetRunState | CloseRun):
-        what = str(repair.state)
-    else:
-        what = ""
+        what += f" {repair.state}"
     # What a run is doing changes all the time; what had to be repaired does not.
     level = logging.DEBUG if isinstance(repair, SetRunState) else logging.WARNING
-    log.log(level, "louver [reconcile.%s] %s%s %s: %s", name_of(repair), place, index, what, repair.why)
+    log.log(level, "louver [reconcile.%s] %s: %s", name_of(repair), what, repair.why)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -31,7 +31,7 @@ from louver.ports import Liveness
 from louver.reconcile import Patience, TaskFacts, decide_task, state_after
 from louver.reconcile_runs import Undoing, decide_run
 from louver.repairs import Chain, Repair, Seal
-from louver.sightings import Shown, explains_skip, in_order, occupies
+from louver.sightings import Shown, Sighting, explains_skip, in_order, occupies
 from louver.states import RunState, TaskState
 from louver.steps import run_start
 from louver.timeouts import running_time
@@ -41,6 +41,7 @@ from louver_provider.reconciler.sights import (
     read_deployed,
     read_live,
     read_runs,
+    read_timed_out,
     read_undoing,
 )
 
@@ -145,12 +146,14 @@ class Round:
         self._troubles = troubles
         self._definitions: dict[str, tuple[Definition, tuple[Node, ...]]] = {}
 
-    def run(self, *, go_on: Callable[[], bool] = lambda: True, sealing: bool = True) -> Iterator[Outcome]:
+    def run(
+        self, *, go_on: Callable[[], bool] = lambda: True, most_seals: int | None = None
+    ) -> Iterator[Outcome]:
         """
         Look at every run that is not over, and repair what has to be.
 
         :param go_on: asked before each page; False ends the round.
-        :param sealing: look for runs without a seal too.
+        :param most_seals: of runs without a seal, seal about so many; None all.
         :raises LedgerUnavailable: where the ledger cannot be reached.
         :raises sqlalchemy.exc.DBAPIError: where Airflow's database cannot.
         """
@@ -167,8 +170,7 @@ class Round:
             if not go_on():
                 return
             yield from self._reconcile(page, answered)
-        if sealing:
-            yield from self._seal_all(go_on)
+        yield from self._seal(go_on, most_seals)
 
     def _live(self) -> Iterator[list[RunRecord]]:
         after: RunRecord | None = None
@@ -180,15 +182,17 @@ class Round:
                 return
             after = page[-1]
 
-    def _seal_all(self, go_on: Callable[[], bool]) -> Iterator[Outcome]:
+    def _seal(self, go_on: Callable[[], bool], most: int | None) -> Iterator[Outcome]:
         after: RunKey | None = None
-        while go_on():
+        done = 0
+        while (most is None or done < most) and go_on():
             page = self._ledger.list_unsealed(after=after, limit=_PAGE)
             for key in page:
                 yield from self._do((Seal(run=key, why="it is over and has no seal"),), None)
             if len(page) < _PAGE:
                 return
             after = page[-1]
+            done += len(page)
 
     def _reconcile(self, keys: Sequence[RunKey], answered: frozenset[TaskKey]) -> Iterator[Outcome]:
         # Airflow first: what its tasks have done since stands in the ledger, which is read after it.
@@ -230,8 +234,11 @@ class Round:
         if seen.there and not _is_same(record.marker, seen.run_after):
             # Deleted and made again; the first task that opens the new one takes over what is left.
             return None
-        definition = self._definition(record)[0]
-        return _Run(key=key, record=record, definition=definition, seen=seen, tasks=parts.tasks[key])
+        definition, tasks = self._definition(record)[0], parts.tasks[key]
+        if seen.over and _skipped(seen, tasks) and read_timed_out(key, self._deployed):
+            # Case D08: the trail says what it was.
+            seen = replace(seen, tasks={place: _by_timeout(task) for place, task in seen.tasks.items()})
+        return _Run(key=key, record=record, definition=definition, seen=seen, tasks=tasks)
 
     def _definition(self, run: RunRecord) -> tuple[Definition, tuple[Node, ...]]:
         found = self._definitions.get(run.definition_fingerprint)
@@ -355,6 +362,16 @@ def _parts(survey: Survey) -> _Parts:
         # Of several the newest, which is the one that can be answered.
         asked={asked.task: asked for asked in survey.approvals},
     )
+
+
+def _skipped(seen: RunSeen, tasks: Mapping[TaskKey, TaskRecord]) -> bool:
+    """Whether Airflow skipped something that the ledger does not hold for over."""
+    over = {(key.task_id, key.map_index) for key, record in tasks.items() if record.state.terminal}
+    return any(task.shown is Shown.SKIPPED and place not in over for place, task in seen.tasks.items())
+
+
+def _by_timeout(task: Sighting) -> Sighting:
+    return replace(task, said="skipped by dagrun_timeout") if task.said == "skipped" else task
 
 
 def _is_same(marker: str, run_after: datetime | None) -> bool:

@@ -19,7 +19,7 @@ from airflow.models.dagrun import DagRun
 from airflow.models.hitl import HITLDetail
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
-from airflow.utils.state import State, TaskInstanceState
+from airflow.utils.state import DagRunState, State, TaskInstanceState
 from sqlalchemy import ColumnElement, and_, func, or_, select
 
 from louver.closing import OUTCOME
@@ -39,6 +39,7 @@ __all__ = [
     "read_deployed",
     "read_live",
     "read_runs",
+    "read_timed_out",
     "read_undoing",
 ]
 
@@ -174,6 +175,21 @@ def read_undoing(run: RunKey) -> Undoing:
         started=len(found),
         outstanding=last.get("outstanding"),
     )
+
+
+def read_timed_out(run: RunKey, dags: DBDagBag) -> bool:
+    """
+    Whether Airflow ended the run by the ``dagrun_timeout`` of its Dag.
+
+    :param dags: keeps what was read.
+    """
+    with create_session(scoped=False) as session:
+        found = session.scalar(select(DagRun).where(DagRun.dag_id == run.dag_id, DagRun.run_id == run.run_id))
+        dag = dags.get_dag_for_run(found, session) if found is not None else None
+        if found is None or dag is None or not dag.dagrun_timeout or not found.start_date:
+            return False
+        ended = found.end_date is not None and found.state == DagRunState.FAILED
+        return ended and found.end_date - found.start_date >= dag.dagrun_timeout
 
 
 def read_deployed(run: RunKey, dags: DBDagBag) -> Definition | None:

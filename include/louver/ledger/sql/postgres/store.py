@@ -42,7 +42,7 @@ from louver.ledger.sql.postgres.statements import (
     values_of,
 )
 from louver.ledger.sql.store import SqlLedger
-from louver.ledger.storable import storable
+from louver.ledger.storable import require_storable, storable
 from louver.ledger.task_operations import checkpoint_binding, new_checkpoint
 from louver.ledger.transactions import MAX_VALUE_BYTES
 from louver.sessions import Change, Claim, apply_change, check_token
@@ -209,6 +209,12 @@ class PostgresLedger(SqlLedger):
         self, token: Token, *, limit: int = 100, lease_until: datetime, now: datetime
     ) -> tuple[CommandRecord, ...]:
         """One statement, which passes over what somebody else is taking up at this moment."""
+        try:
+            # The server would take a naive time for one of its own zone.
+            require_storable("lease_until", lease_until)
+            require_storable("now", now)
+        except ValueRefused:
+            return super().claim_commands(token, limit=limit, lease_until=lease_until, now=now)
         values = _token_values(token) | {
             "generation": token.generation,
             "process": token.process,
