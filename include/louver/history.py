@@ -16,19 +16,25 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from louver.ledger.records import TransitionRecord
-from louver.states import Precision, TaskState
+from louver.states import Precision, Source, TaskState
 
 __all__ = ["PLATFORM", "HistoryRow", "PlatformEvent", "history"]
 
 PLATFORM = "airflow"
 """Source of a row that only the platform's tables tell of."""
 
-SKEW = timedelta(seconds=2)
+SKEW = timedelta(milliseconds=250)
 """How far the clocks of two machines may be apart, and one event still be known for the same."""
 
 
 PROMPT = timedelta(seconds=5)
-"""What a person does is recorded within that time, where it is recorded at once."""
+"""What is recorded at once is recorded within that time."""
+
+REPORTED = timedelta(minutes=1)
+"""How long a process may take to report its end to the platform, after it has recorded it."""
+
+SLOW = timedelta(minutes=10)
+"""How long a process may take from its start to the ledger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,34 +187,73 @@ def _pair(rows: Sequence[TransitionRecord], events: Sequence[PlatformEvent]) -> 
     Which event is the same as which row: index to index, both rising.
 
     An exact row is paired with the nearest event that may mean it, between its neighbours. A row that was
-    filled in afterwards is paired with the first such event since the row before it: that is when it came
-    about.
+    filled in afterwards is paired with the first such event since the row before it, and before whatever the
+    next exact row is the same as: that is when it came about.
     """
+    pairs = _pair_exact(rows, events)
+    following = _following(pairs, len(rows), len(events))
+    first = 0
+    floor: datetime | None = None
+    for index, row in enumerate(rows):
+        if index in pairs:
+            first = pairs[index] + 1
+            floor = row.at
+            continue
+        if row.precision is Precision.EXACT:
+            floor = row.at
+            continue
+        for number in range(first, following[index]):
+            event = events[number]
+            if event.at > row.at + SKEW:
+                break
+            if _may_be(row, event) and (floor is None or event.at >= floor - SKEW):
+                pairs[index], first, floor = number, number + 1, event.at
+                break
+    return pairs
+
+
+def _pair_exact(rows: Sequence[TransitionRecord], events: Sequence[PlatformEvent]) -> dict[int, int]:
     pairs: dict[int, int] = {}
     first = 0
     floor: datetime | None = None
     for index, row in enumerate(rows):
-        exact = row.precision is Precision.EXACT
-        ceiling = _ceiling(rows, index) if exact else row.at
+        if row.precision is not Precision.EXACT:
+            continue
+        ceiling = _ceiling(rows, index)
         best: int | None = None
         for number in range(first, len(events)):
             event = events[number]
             if ceiling is not None and (event.since or event.at) > ceiling + SKEW:
                 break
-            if row.to_state not in event.means or (floor is not None and event.at < floor - SKEW):
-                continue
-            if exact and event.trigger.startswith(_BY_PEOPLE) and _distance(row, event) > PROMPT:
+            if not _may_be(row, event) or (floor is not None and event.at < floor - SKEW):
                 continue
             if best is None or _distance(row, event) < _distance(row, events[best]):
                 best = number
-            if not exact:
-                break
         if best is not None:
             pairs[index], first = best, best + 1
-        reached = row.at if exact else events[best].at if best is not None else None
-        if reached is not None:
-            floor = reached if floor is None else max(floor, reached)
+        floor = row.at
     return pairs
+
+
+def _may_be(row: TransitionRecord, event: PlatformEvent) -> bool:
+    """Whether both may be the same, as far as that can be told without their neighbours."""
+    if row.to_state not in event.means:
+        return False
+    return row.precision is not Precision.EXACT or _distance(row, event) <= _apart(row, event)
+
+
+def _apart(row: TransitionRecord, event: PlatformEvent) -> timedelta:
+    """
+    How far the ledger's exact time and the platform's may lie apart.
+
+    A process takes its time to begin, and to report how it ended. Whatever anybody else records as exact is
+    recorded at once.
+    """
+    if row.source not in (Source.WORKER, Source.ENGINE) or event.trigger.startswith(_BY_PEOPLE):
+        return PROMPT
+    if row.to_state is TaskState.QUEUED:
+        return PROMPT
+    return SLOW if row.to_state is TaskState.STARTING else REPORTED
 
 
 def _ceiling(rows: Sequence[TransitionRecord], index: int) -> datetime | None:

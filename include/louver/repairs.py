@@ -28,7 +28,6 @@ __all__ = [
     "Mark",
     "PassAnswerOn",
     "Repair",
-    "Seal",
     "SetRunState",
     "WakeExpired",
 ]
@@ -142,14 +141,6 @@ class CloseRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seal:
-    """Seal a run that is over."""
-
-    run: RunKey
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Compensate:
     """
     Have the run compensated by a task of its own.
@@ -174,7 +165,6 @@ Repair = (
     | WakeExpired
     | SetRunState
     | CloseRun
-    | Seal
     | Compensate
 )
 

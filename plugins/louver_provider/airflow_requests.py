@@ -8,7 +8,7 @@ it came about. Dry runs are no requests: opening the Clear dialog asks for nothi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from louver.ledger.names import RunKey
 from louver.states import Source
 
-__all__ = ["WITHOUT_RUN", "Logged", "Request", "Verb", "asked_by", "requests_in"]
+__all__ = ["WITHOUT_RUN", "Logged", "Request", "Verb", "asked_by", "cleared_by", "requests_in"]
 
 WITHIN = timedelta(seconds=60)
 """A request that changed something did so within that time."""
@@ -145,6 +145,25 @@ def asked_by(
     near = [request for request in found if request.at >= (since or at) - AT_ONCE]
     latest = {(request.actor, request.source): request for request in near or found}
     return tuple(sorted(latest.values(), key=lambda request: request.at))
+
+
+def cleared_by(
+    requests: Sequence[Request], task_id: str, *, at: datetime, since: datetime | None = None
+) -> tuple[Request, ...]:
+    """
+    The requests that may have cleared the task by that moment, as :func:`asked_by`.
+
+    Whoever marks a task has Airflow clear what had failed downstream of it.
+    """
+    asked = asked_by(requests, (Verb.CLEAR,), task_id, at=at, since=since)
+    if asked:
+        return asked
+    marks = [
+        replace(request, tasks=None, state=None, event=f"{request.event} upstream: {request.state}")
+        for request in requests
+        if request.verb is Verb.MARK and request.tasks != frozenset([task_id])
+    ]
+    return asked_by(marks, (Verb.MARK,), task_id, at=at, since=since)
 
 
 def _may_bring(request: Request, state: str | None) -> bool:

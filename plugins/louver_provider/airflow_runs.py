@@ -123,12 +123,16 @@ def _life(run: RunRow, ending: Request | None) -> list[PlatformEvent]:
 def _asked(request: Request, run: RunRow | None) -> PlatformEvent:
     """A request of which nothing else is known: it was refused, had no effect, or that was overwritten."""
     alone = request.tasks is not None and len(request.tasks) == 1 and not request.wide
-    marked = request.verb is Verb.MARK and alone
+    means: frozenset[TaskState] = frozenset()
+    if alone and request.verb is Verb.MARK:
+        means = _MARKED.get(request.state or "", means)
+    elif alone and request.verb is Verb.CLEAR:
+        means = frozenset({TaskState.PENDING})
     return PlatformEvent(
         said=_SAID.get(request.verb) or request.event,
         at=request.at,
         trigger=_TRIGGERS.get(request.verb, "user:asked"),
-        means=_MARKED.get(request.state or "", frozenset()) if marked else frozenset(),
+        means=means,
         actor=request.actor,
         reason=request.words if request.verb in _CHANGES else None,
         unless_recorded=_result(request, run),

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from louver.history import PlatformEvent
 from louver.states import Precision, TaskState
 from louver_provider.airflow_history import LogRow, RunRow, TryRow
-from louver_provider.airflow_requests import Request, Verb, asked_by
+from louver_provider.airflow_requests import Request, Verb, asked_by, cleared_by
 
 __all__ = ["MEANS", "TaskTold", "attribution", "task_events"]
 
@@ -225,7 +225,7 @@ class _Story:
         made = following.made_at if following is not None else None
         if row.end is None or made is None or made - row.end <= _AT_ONCE:
             return
-        asked = self._asked((Verb.CLEAR,), at=row.end)
+        asked = cleared_by(self._requests, self._task_id, at=row.end)
         if asked:
             self._tell_cleared(asked, row.end, row.try_number, frozenset({_S.PENDING}))
 
@@ -237,7 +237,7 @@ class _Story:
             return False
         made = following.made_at if following is not None else None
         put_away = made is not None and abs(made - row.end) <= _AT_ONCE
-        return put_away or bool(self._asked((Verb.CLEAR,), at=row.end))
+        return put_away or bool(cleared_by(self._requests, self._task_id, at=row.end))
 
     def _asked(
         self,
@@ -306,7 +306,7 @@ class _Story:
         at = made + _MILLISECOND if made is not None else following.scheduled_at or following.updated_at
         if at is None:
             return
-        asked = self._asked((Verb.CLEAR,), at=at)
+        asked = cleared_by(self._requests, self._task_id, at=at)
         if not asked and not raised and following.state != "restarting":
             self._add(
                 "another try", at, following.try_number, since=self._before(at), precision=Precision.BOUNDED

@@ -25,7 +25,7 @@ from louver.sessions import Change
 from louver.sightings import occupies
 from louver.states import FailureKind, Source, TaskState
 from louver_provider.airflow_history import ANY_DAG, made_at, read_requests
-from louver_provider.airflow_requests import Request, Verb, asked_by, requests_in
+from louver_provider.airflow_requests import Request, Verb, asked_by, cleared_by, requests_in
 from louver_provider.hooks.ledger import get_ledger
 from louver_provider.operators.names import WITH_STATES
 from louver_provider.recorder import record_soon
@@ -135,7 +135,7 @@ def record_clears(dag_id: str, *, since: datetime) -> None:
         deeds = []
         for row in rows:
             key = TaskKey(row.dag_id, row.run_id, row.task_id, row.map_index)
-            asked = asked_by(_requests(session, key.run), (Verb.CLEAR,), key.task_id, at=now, since=since)
+            asked = cleared_by(_requests(session, key.run), key.task_id, at=now, since=since)
             if asked:
                 restarts = row.state == _RESTARTING
                 change = Change(
@@ -168,7 +168,8 @@ def carry_in(ledger: Ledger, deeds: Iterable[Deed]) -> None:
                     change,
                     session=session + number,
                     source=Source.API,
-                    max_tries=deed.max_tries,
+                    # A task that no process has opened yet has no tries to compare later.
+                    max_tries=deed.max_tries if record is not None and record.try_number else None,
                     now=SystemClock().now(),
                 )
                 for number, change in enumerate(changes)
@@ -194,10 +195,12 @@ def _changes(record: TaskRecord | None, deed: Deed) -> tuple[Change, ...]:
         return (*rolled_back, deed.change)
     if deed.change.to is not TaskState.PENDING:
         return () if state in _SAME[deed.change.to] else (deed.change,)
-    if record is None or deed.max_tries is None or occupies(record):
+    if record is None or state is TaskState.PENDING or occupies(record):
         return ()
-    opened = record.try_number > 0 or record.state.terminal
-    return (deed.change,) if opened and deed.max_tries > record.max_tries else ()
+    # What has ended since then ended in a later process, which found out about the clear itself.
+    ended_before = state.terminal and record.updated_at <= (deed.change.at or record.updated_at)
+    raised = deed.max_tries is not None and record.try_number > 0 and deed.max_tries > record.max_tries
+    return (deed.change,) if ended_before or raised else ()
 
 
 def _mark(key: TaskKey, airflow_state: str, session: Session | None, *, ended: bool = False) -> Deed:

@@ -1,26 +1,25 @@
-"""Garbage and retention over a whole ledger: what is removed, what never is, and what happens at once."""
+"""Garbage over a whole ledger: what is collected, what never is, and who may do it."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import event
 from support.ledgers import schema_of
-from support.pasts import FATES, KEYS, History, definition
-from support.stores import STORES, Store, store_of
+from support.pasts import KEYS, History, definition
+from support.stores import Store
+from support.upkeep import LATER, NOW, cleaned, collected, everything, lived_all
 
 from louver.crash_points import at_every_point
-from louver.engine import run_inline
 from louver.errors import LedgerUnavailable
 from louver.ledger import open_ledger
 from louver.ledger.contract import Ledger
-from louver.ledger.findings import Cleaned
 from louver.ledger.memory import MemoryLedger
 from louver.ledger.names import RunKey
 from louver.ledger.owners import binding_in, own_id
@@ -30,58 +29,15 @@ from louver.ledger.records import (
     EffectRecord,
     EventRecord,
     PayloadRecord,
-    RunRecord,
-    TaskRecord,
-    TransitionRecord,
 )
 from louver.ledger.sql.schema import upgrade
-from louver.maintenance import clean_runs, clean_standing_effects, collect_garbage, verify_ledger
+from louver.maintenance import clean_standing_effects, collect_garbage, verify_ledger
 from louver.signing import SigningKeys
-from louver.states import RunState
 from louver.testing import CHECKS, ContractBroken
-from louver.testing.scene import ERROR
-
-NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)
-LATER = NOW + timedelta(days=400)
-
-
-@pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    made = store_of(request.param, request, tmp_path)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def ledger(store: Store) -> Ledger:
-    return store.open(KEYS)
-
-
-def lived(ledger: Ledger, *fates: str) -> list[RunKey]:
-    return [FATES[fate](History(ledger)).run for fate in fates or FATES]
-
-
-def collected(ledger: Ledger, *, remove: bool = True, before: datetime = LATER) -> list[str]:
-    return [orphan.payload_id for orphan in collect_garbage(ledger, saved_before=before, remove=remove)]
-
-
-def cleaned(ledger: Ledger, *, remove: bool = True, before: datetime = LATER, **given: Any) -> list[Cleaned]:
-    return list(clean_runs(ledger, before=before, remove=remove, **given))
-
-
-def everything(store: Store) -> dict[str, list[Any]]:
-    kinds = (
-        *(RunRecord, TaskRecord, TransitionRecord, EffectRecord, ApprovalRecord, CheckpointRecord),
-        *(EventRecord, PayloadRecord),
-    )
-    return {kind.TABLE: store.find(kind) for kind in kinds}
-
-
-# Garbage
 
 
 def test_a_ledger_in_use_has_no_orphans(store: Store, ledger: Ledger) -> None:
-    lived(ledger)
+    lived_all(ledger)
     before = everything(store)
     assert collected(ledger, remove=False) == []
     assert collected(ledger) == []
@@ -89,7 +45,7 @@ def test_a_ledger_in_use_has_no_orphans(store: Store, ledger: Ledger) -> None:
 
 
 def test_every_payload_lies_under_the_id_that_its_binding_gives_it(store: Store, ledger: Ledger) -> None:
-    lived(ledger)
+    lived_all(ledger)
     for row in store.find(PayloadRecord):
         binding = binding_in(row.envelope)
         assert binding is not None
@@ -124,7 +80,7 @@ def test_a_run_opened_under_another_definition_than_its_own_leaves_that_one_to_b
 
 
 def test_payloads_whose_rows_were_removed_by_hand_are_collected(store: Store, ledger: Ledger) -> None:
-    lived(ledger, "succeeded", "unfinished")
+    lived_all(ledger, "succeeded", "unfinished")
     wanted = set()
     for kind in (CheckpointRecord, ApprovalRecord, EventRecord, EffectRecord):
         row = store.find(kind)[0]
@@ -147,7 +103,7 @@ def test_what_an_older_incarnation_left_is_collected(store: Store, ledger: Ledge
 def test_pages_of_any_size_find_each_orphan_once(
     store: Store, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lived(ledger, "succeeded", "compensated", "succeeded")
+    lived_all(ledger, "succeeded", "compensated", "succeeded")
     rows = [row for row in store.find(CheckpointRecord) if row.name == "return_value"]
     store.remove(*rows)
     for page in (1, 2, 3, 1000):
@@ -159,7 +115,7 @@ def test_pages_of_any_size_find_each_orphan_once(
 
 def test_what_is_not_what_was_signed_is_left_alone(store: Store, ledger: Ledger) -> None:
     """Its binding says whose it is, and where nobody vouches for that, a live value may be behind it."""
-    lived(ledger, "succeeded")
+    lived_all(ledger, "succeeded")
     before = store.find(PayloadRecord)
     for row in before:
         for envelope in (
@@ -216,9 +172,9 @@ def test_a_value_that_is_being_saved_is_never_removed(store: Store, ledger: Ledg
     assert verify_ledger(ledger, limit=9).findings == ()
 
 
+# In memory there is one transaction at a time.
+@pytest.mark.parametrize("store", ["sqlite", "postgresql"], indirect=True)
 def test_a_value_whose_transaction_is_open_is_never_removed(store: Store, ledger: Ledger) -> None:
-    if store.url == "memory://":
-        pytest.skip("one transaction at a time")
     other = store.open(KEYS)
     history = History(ledger)
     token = history.launch("act")
@@ -249,9 +205,9 @@ def test_a_value_whose_transaction_is_open_is_never_removed(store: Store, ledger
     assert ledger.load_effect(begun) == ({"amount": 5}, None)
 
 
+# In memory there is one transaction at a time.
+@pytest.mark.parametrize("store", ["sqlite", "postgresql"], indirect=True)
 def test_a_definition_that_a_run_is_about_to_have_is_never_removed(store: Store, ledger: Ledger) -> None:
-    if store.url == "memory://":
-        pytest.skip("one transaction at a time")
     other = store.open(KEYS)
     old = History(ledger, version="old")
     old.begin(marker="one")
@@ -276,167 +232,6 @@ def test_a_definition_that_a_run_is_about_to_have_is_never_removed(store: Store,
         at_every_point(None)
         collector.join()
     assert answers == [()]
-    assert verify_ledger(ledger, limit=9).findings == ()
-
-
-# Retention
-
-
-def test_what_is_over_goes_and_all_else_stays(store: Store, ledger: Ledger) -> None:
-    runs = dict(zip(FATES, lived(ledger), strict=True))
-    planned = cleaned(ledger, remove=False)
-    done = cleaned(ledger)
-    assert planned == done
-    kept = {(one.dag_id, one.run_id): one.kept for one in done}
-    named = {fate: kept[run.dag_id, run.run_id] for fate, run in runs.items()}
-    assert named == {
-        "succeeded": None,
-        "compensated": None,
-        "given_up": "effect pay#1 is undo_failed",
-        "unfinished": "it is running",
-        "cleared": None,
-        "reopened": None,
-        "marked": None,
-        "made_again": "it is running",
-    }
-    left = {run.key for run in store.find(RunRecord)}
-    assert left == {runs[fate] for fate in ("given_up", "unfinished", "made_again")}
-    assert set(ledger.list_run_keys()) == left | {effect.task.run for effect in store.find(EffectRecord)}
-    assert verify_ledger(ledger, limit=9).findings == ()
-    assert collected(ledger) == []
-    assert cleaned(ledger) == [one for one in done if one.kept is not None]
-
-
-def test_with_their_effects_nothing_of_the_runs_is_left(store: Store, ledger: Ledger) -> None:
-    history = History(ledger).succeeded()
-    payloads = len(store.find(PayloadRecord))
-    (one,) = cleaned(ledger, effects=True)
-    assert (one.effects, one.standing, one.payloads) == (3, 0, payloads - 1)
-    left = everything(store)
-    assert [row.payload_id for row in left.pop("payload")] == [f"definition:{history.definition.fingerprint}"]
-    assert set(map(len, left.values())) == {0}
-    assert collected(ledger) == [f"definition:{history.definition.fingerprint}"]
-    assert store.find(PayloadRecord) == []
-
-
-def test_effects_that_have_outlived_their_runs_go_when_that_is_asked(store: Store, ledger: Ledger) -> None:
-    lived(ledger, "succeeded", "compensated", "given_up")
-    cleaned(ledger)
-    standing = [effect for effect in store.find(EffectRecord) if effect.state != "undo_failed"]
-    for remove in (False, True):
-        assert list(clean_standing_effects(ledger, before=LATER, remove=remove)) == standing
-    assert [effect.state for effect in store.find(EffectRecord)] == ["undo_failed"]
-    assert verify_ledger(ledger, limit=9).findings == ()
-
-
-def test_a_dag_or_a_time_alone(store: Store, ledger: Ledger) -> None:
-    one, other = lived(ledger, "succeeded", "succeeded")
-    assert [found.dag_id for found in cleaned(ledger, dag_id=one.dag_id)] == [one.dag_id]
-    assert ledger.get_run(one) is None
-    ended = ledger.get_run(other).updated_at
-    assert cleaned(ledger, before=ledger.get_run(other).created_at) == []
-    assert [found.kept for found in cleaned(ledger, before=ended)] == ["something of it is younger"]
-    assert [found.kept for found in cleaned(ledger, before=ended + timedelta(microseconds=1))] == [None]
-
-
-def test_retention_never_removes_the_state_of_a_step_that_will_be_tried_again(
-    store: Store, ledger: Ledger
-) -> None:
-    """A retry after 31 days, and somebody has written into the ledger that the run is over (case H04)."""
-    history = History(ledger)
-    history.succeed("look")
-    token = history.launch("act")
-    ledger.save_checkpoint(token, "state", {"job": 7}, now=history.tick())
-    ledger.advance(token, ERROR, now=history.tick())
-    for state in RunState:
-        store.put(replace(store.one(RunRecord), state=state))
-        (one,) = cleaned(ledger, before=history.now + timedelta(days=31))
-        assert one.kept
-    history.now += timedelta(days=31)
-    again = history.launch("act", try_number=2)
-    assert ledger.load_checkpoint(again, "state", None) == {"job": 7}
-
-
-def test_an_event_is_forgotten_with_its_run(store: Store, ledger: Ledger) -> None:
-    history = History(ledger).succeeded()
-    waiting = History(ledger)
-    pending = waiting.event()
-    assert cleaned(ledger)[0].events == 1
-    # One whose run has not begun stays whatever its age: the run will look for it.
-    assert store.find(EventRecord) == [pending]
-    assert history.event().accepted_at == history.now
-
-
-def test_cleaning_goes_by_pages(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("louver.maintenance._PAGE", 2)
-    keys = lived(ledger, *(["cleared", "unfinished"] * 4))
-    assert len(cleaned(ledger, remove=False)) == 8
-    assert len(cleaned(ledger)) == 8
-    assert [ledger.get_run(key) is None for key in keys] == [True, False] * 4
-
-
-def test_cleaning_that_was_interrupted_is_gone_on_with(ledger: Ledger) -> None:
-    keys = lived(ledger, "succeeded", "compensated", "cleared")
-    seen = []
-
-    def interrupt(point: str) -> None:
-        seen.append(point)
-        if seen.count("clean_run.inside") == 2:
-            raise KeyboardInterrupt
-
-    at_every_point(interrupt)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            cleaned(ledger)
-    finally:
-        at_every_point(None)
-    assert [ledger.get_run(key) is None for key in keys].count(True) == 1
-    assert verify_ledger(ledger, limit=9).findings == ()
-    cleaned(ledger)
-    assert [ledger.get_run(key) for key in keys] == [None] * 3
-
-
-def test_two_that_clean_and_collect_at_once_leave_a_sound_ledger(store: Store, ledger: Ledger) -> None:
-    other = ledger if store.url == "memory://" else store.open(KEYS)
-    judge = History(ledger)
-    for _ in range(3):
-        lived(ledger, *(["succeeded", "compensated"] * 3))
-        answers = judge.at_once(
-            lambda: cleaned(ledger),
-            lambda: cleaned(other),
-            lambda: collected(ledger),
-            lambda: collected(other),
-        )
-        assert [answer for answer in answers if isinstance(answer, Exception)] == []
-        assert verify_ledger(ledger, limit=9).findings == ()
-    assert store.find(RunRecord) == []
-
-
-def act(ctx: Any) -> Any:
-    return ctx.effect("pay", intent={"a": 1}, perform=lambda key: key, compensate=undo)
-
-
-def undo(undone: Any) -> None:
-    return None
-
-
-def look(act: Any) -> Any:
-    raise OSError
-
-
-def test_a_run_of_the_engine_is_sound_and_can_be_cleaned(store: Store, ledger: Ledger) -> None:
-    from louver.definition import Definition, Step
-
-    flow = Definition(
-        name="flow",
-        version="1",
-        nodes=(Step(name="act", task="a:b"), Step(name="look", task="a:c", deps={"act": "act"})),
-    )
-    result = run_inline(flow, {"act": act, "look": look}, ledger=ledger)
-    assert result.state is RunState.FAILED_COMPENSATED
-    assert verify_ledger(ledger, limit=9).findings == ()
-    now = datetime.now(timezone.utc)
-    assert [one.kept for one in cleaned(ledger, before=now)] == [None]
     assert verify_ledger(ledger, limit=9).findings == ()
 
 
@@ -466,7 +261,7 @@ def test_a_role_without_the_right_to_delete_is_told_and_may_look(postgres: Any) 
         orphans.definition = definition("new")
         orphans.begin(marker="two")
         before = [row.payload_id for row in collect_garbage(ledger, saved_before=LATER, remove=False)]
-        lived(ledger, "succeeded")
+        lived_all(ledger, "succeeded")
         assert cleaned(ledger, remove=False)
         assert before
         assert verify_ledger(ledger).findings == ()
@@ -481,7 +276,7 @@ def test_a_role_without_the_right_to_delete_is_told_and_may_look(postgres: Any) 
 def test_on_sqlite_no_step_reads_a_whole_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """But the runs, once for each definition that looks like an orphan."""
     ledger: Any = open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}", KEYS)
-    lived(ledger)
+    lived_all(ledger)
     statements: dict[str, Any] = {}
     with ledger._engines.connect(write=False) as connection:
         engine = connection.engine

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count, takewhile
+from typing import Any
 
 from support.nursery import Talk
 
@@ -15,6 +16,7 @@ from crash.proofs import faults_of_all
 from crash.stories import STORIES
 from crash.story import KEYS, Clock, Scene
 from louver.ledger import open_ledger
+from louver.ledger.sql.store import SqlLedger
 from louver.testing import crashes
 
 __all__ = [
@@ -90,6 +92,26 @@ def play_and_pause(
         STORIES[story].prepare(scene)
         point, hit = paused_at
         crashes.act_at(point, pause, hit=hit)
+        STORIES[story].play(scene)
+    return _faults(story, url, case)
+
+
+def play_and_pause_at_commit(
+    talk: Talk, *, story: str, url: str, shop: str, case: str, commit: int
+) -> list[str]:
+    """The same, where all is written and a COMMIT is about to be sent: the so-manieth one."""
+    commits = count(1)
+    send = SqlLedger._commit
+
+    def pause(ledger: SqlLedger, *given: Any) -> bool:
+        if next(commits) == commit:
+            talk.say("paused")
+            talk.hear()
+        return send(ledger, *given)
+
+    with _scene(story, url, shop, case, turn=1) as scene:
+        STORIES[story].prepare(scene)
+        SqlLedger._commit = pause  # type: ignore[method-assign]
         STORIES[story].play(scene)
     return _faults(story, url, case)
 

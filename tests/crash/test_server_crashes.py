@@ -72,6 +72,34 @@ def faults_of(child):
         return [str(error)]
 
 
+@pytest.fixture(scope="module")
+def lazy(start_postgres):
+    """A server that writes its log when a transaction commits, and no sooner."""
+    return start_postgres(settings={"wal_writer_delay": "10s"})
+
+
+COMMITS = 9
+
+
+@pytest.mark.parametrize("given_again", [False, True])
+def test_what_was_lost_with_its_commit_is_not_taken_for_done(given_again, nursery, lazy, shop):
+    """The server has forgotten the transaction, its number too, which is the next one's then."""
+    given = {"story": "order", "url": lazy.fresh_schema(), "shop": shop}
+    for commit in range(1, COMMITS + 1):
+        child = nursery.start(
+            "crash.children:play_and_pause_at_commit", case=f"case-{commit}", commit=commit, **given
+        )
+        assert child.said() == "paused"
+        ((number,),) = lazy.execute(
+            "SELECT backend_xid::text FROM pg_stat_activity WHERE backend_xid IS NOT NULL"
+        )
+        crash(lazy)
+        while given_again and int(lazy.execute("SELECT pg_current_xact_id()::text")[0][0]) < int(number):
+            pass
+        child.say("go on")
+        assert faults_of(child) == [], f"commit {commit}"
+
+
 CRASHES = 12
 
 
@@ -81,8 +109,8 @@ def test_a_server_that_is_killed_at_any_moment_is_not_noticed(nursery, away, sho
     child = nursery.start("crash.children:play_many", **given)
     assert child.said() == "begun"
     for _ in range(CRASHES):
-        # Once it is at work again: of two crashes in one decision it may complain.
-        await_more_than(transitions(away, given["url"]), away, given["url"])
+        # Once it is at work again, on all of its connections: of two crashes in one decision it may complain.
+        await_more(5, away, given["url"], child)
         time.sleep(dice.uniform(0, 0.2))
         # It sees a connection that broke, not a server that is down, which no process can work with.
         child.signal(signal.SIGSTOP)
@@ -99,9 +127,12 @@ def transitions(server, url):
     return server.execute(f"SELECT count(*) FROM {schema}.louver_transition", database=server.database)[0][0]
 
 
-def await_more_than(before, server, url):
+def await_more(count, server, url, child):
+    """Wait for so many more transitions."""
+    enough = transitions(server, url) + count
     deadline = time.monotonic() + 60
-    while transitions(server, url) <= before + 1:
+    while transitions(server, url) < enough:
+        assert not child.has_said(), child.result()
         assert time.monotonic() < deadline, "the process does not go on"
 
 

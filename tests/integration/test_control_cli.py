@@ -57,7 +57,7 @@ class Control:
             state = self.rest.run_state(dag_id, run_id)
             return state if state in ("success", "failed") else None
 
-        return str(self.home.wait_for(f"the end of {run_id}", over, timeout=120))
+        return str(self.home.wait_for(f"the end of {run_id}", over, timeout=400))
 
     def rows(self, run_id: str) -> list[int]:
         """What the step has done, in order; what was done twice stands there twice."""

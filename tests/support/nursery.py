@@ -91,6 +91,10 @@ class Child:
             raise ChildFailed(f"it was to say something, and {kind}: {what}")
         return what
 
+    def has_said(self) -> bool:
+        """Whether it has said something, or ended, that was not looked at yet."""
+        return self._talk.poll()
+
     def say(self, what: Any) -> None:
         """Tell the child something."""
         self._talk.send(what)

@@ -215,12 +215,13 @@ class Witness:
 
     def _is_overwritten(self, deed: Deed, change: Change, rows: list[HistoryRow]) -> bool:
         """
-        Whether nothing but the request itself can be known any more.
+        Whether of this task it cannot be known any more, but from the request or from other tasks.
 
-        The ledger did not know the run or the task yet, and Airflow's row was deleted or cleared since.
+        The ledger did not know the run or the task yet, or it made no difference to the task; and Airflow's
+        row was cleared again or deleted since.
         """
         asked = any(
-            row.task_id is None and row.actor == deed.actor and deed.began <= row.at <= deed.ended
+            row.actor == deed.actor and deed.began <= row.at and (row.since or row.at) <= deed.ended
             for row in rows
         )
         later = [
@@ -233,13 +234,14 @@ class Witness:
 
 _VERBS = {
     "user:marked": ("mark", "mark run"),
-    "user:cleared": ("clear",),
+    # What had failed downstream of a task is cleared when that one is marked.
+    "user:cleared": ("clear", "mark"),
     "user:answered": ("answer",),
     "user:deleted": ("delete",),
     "executor:restarting": ("clear",),
 }
 _EFFECTS = {
-    "mark": ("success", "failed", "skipped"),
+    "mark": ("success", "failed", "skipped", "cleared"),
     "mark run": ("success", "failed", "skipped"),
     "clear": ("cleared",),
 }

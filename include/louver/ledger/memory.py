@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from louver.errors import LedgerClosed, LedgerError
 from louver.ledger.names import RunKey
 from louver.ledger.operations import LedgerOperations
-from louver.ledger.records import RECORDS, PayloadRecord, Record, RunRecord, SealRecord
+from louver.ledger.records import RECORDS, PayloadRecord, Record, RunRecord
 from louver.ledger.requests import Capability, RunFilter
 from louver.ledger.rows import OPENING_BYTES, TRAIL, Damaged, PayloadHead, Rows
 from louver.ledger.storable import require_fields, require_storable, storable
@@ -184,16 +184,6 @@ class MemoryRows:
         wanted = {(run.dag_id, run.run_id) for run in runs}
         place = attrgetter("dag_id", "run_id")
         return [row for row in self.find(kind, **equal) if place(row) in wanted]
-
-    def unsealed(self, *, after: RunKey | None, limit: int) -> list[RunKey]:
-        """Runs that are over by their state and have no seal of their own, in order of their names."""
-        sealed = {(seal.dag_id, seal.run_id, seal.incarnation) for seal in self.find(SealRecord)}
-        found = [
-            run.key
-            for run in self.find(RunRecord)
-            if run.state.terminal and (run.dag_id, run.run_id, run.incarnation) not in sealed
-        ]
-        return [key for key in found if after is None or key > after][:limit]
 
     def sizes(self, payload_ids: Iterable[str]) -> Mapping[str, int]:
         """Bytes of the envelopes of these payloads, as far as they are there."""

@@ -121,9 +121,6 @@ class Rows(Protocol):
     def of_runs(self, kind: type[T], runs: Iterable[RunKey], /, **equal: Any) -> list[T]:
         """Rows of these runs with these field values, in order of their primary key; not locked."""
 
-    def unsealed(self, *, after: RunKey | None, limit: int) -> list[RunKey]:
-        """Runs that are over by their state and have no seal of their own, in order of their names."""
-
     def sizes(self, payload_ids: Iterable[str]) -> Mapping[str, int]:
         """Bytes of the envelopes of these payloads, as far as they are there."""
 

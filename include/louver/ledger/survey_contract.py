@@ -36,11 +36,3 @@ class Surveys(ABC):
     @abstractmethod
     def survey(self, runs: Iterable[RunKey]) -> Survey:
         """How these runs stand; those that the ledger does not know are left out."""
-
-    @abstractmethod
-    def list_unsealed(self, *, after: RunKey | None = None, limit: int = 100) -> list[RunKey]:
-        """
-        Runs that are over by their stored state and have no seal, in order of their names.
-
-        :param after: go on behind this one.
-        """

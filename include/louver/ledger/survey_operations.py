@@ -35,7 +35,3 @@ class SurveyOperations(Transactional):
             commands=tuple(sorted(commands, key=lambda command: (command.sent_at, command.command_id))),
             approvals=tuple(sorted(approvals, key=lambda asked: (asked.sequence, asked.request_id))),
         )
-
-    @question
-    def list_unsealed(self, rows: Rows, *, after: RunKey | None = None, limit: int = 100) -> list[RunKey]:
-        return rows.unsealed(after=after, limit=limit)

@@ -6,12 +6,10 @@ from dataclasses import replace
 
 from louver.ledger.names import RunKey, Verb
 from louver.sessions import Change, Entry
-from louver.states import FailureKind, RunState, Source, TaskState
+from louver.states import FailureKind, Source, TaskState
 from louver.testing.scene import LAUNCHED, Scene, check
 
 __all__ = [
-    "check_list_unsealed_gives_what_is_over_and_has_no_seal_of_its_own",
-    "check_list_unsealed_page_by_page",
     "check_mark_of_a_clear_begins_the_next_generation",
     "check_mark_of_a_lost_process_counts_it",
     "check_mark_with_the_tries_keeps_out_a_late_process_and_lets_a_cleared_one_in",
@@ -68,33 +66,6 @@ def check_survey_leaves_out_what_is_closed_or_of_another_run(scene: Scene) -> No
 
     scene.equal((found.commands, found.approvals), ((), ()), "what is closed")
     scene.equal(list(found.tasks), [fresh.record], "the tasks")
-
-
-@check
-def check_list_unsealed_gives_what_is_over_and_has_no_seal_of_its_own(scene: Scene) -> None:
-    """A run that goes on needs none; the seal of a run that was deleted is not that of the next one."""
-    scene.succeed("act")
-
-    def unsealed() -> bool:
-        before = RunKey(scene.run.dag_id, "")
-        return scene.run in scene.ledger.list_unsealed(after=before, limit=1)
-
-    scene.equal(unsealed(), False, "while it runs")
-    scene.ledger.set_run_state(scene.run, RunState.SUCCEEDED, reason=None, now=scene.tick())
-    scene.equal(unsealed(), False, "once it is over and sealed")
-    scene.begin(marker="another")
-    scene.equal(unsealed(), False, "made again, it runs")
-
-
-@check
-def check_list_unsealed_page_by_page(scene: Scene) -> None:
-    """A limit is kept, and a page begins behind the one before."""
-    found = scene.ledger.list_unsealed(limit=10)
-    scene.holds(len(found) <= 10, "the limit")
-    scene.equal(found, sorted(found), "the order")
-    if found:
-        after = scene.ledger.list_unsealed(after=found[0], limit=10)
-        scene.holds(found[0] not in after, "the page behind the first run")
 
 
 @check

@@ -28,9 +28,15 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
-_CLEAR = re.compile(
-    r".*/api/v2/dags/(?P<dag_id>[^/]+)/(?:clearTaskInstances|clearDagRuns|clearPartitions|dagRuns/[^/]+/clear)/?"
-)
+_DAG = r".*/api/v2/dags/(?P<dag_id>[^/]+)"
+_CLEARING = {
+    "POST": re.compile(rf"{_DAG}/(?:clearTaskInstances|clearDagRuns|clearPartitions|dagRuns/[^/]+/clear)/?"),
+    # Whoever marks a task has Airflow clear what had failed downstream of it.
+    "PATCH": re.compile(rf"{_DAG}/dagRuns/[^/]+/(?:taskInstances|taskGroupInstances)(?:/[^/]+){{0,2}}/?"),
+}
+
+_PASSED = ("/hitlDetails", "/dry_run")
+"""Answers to questions, and what only shows what would be done."""
 
 
 class ClearWatch:
@@ -44,9 +50,9 @@ class ClearWatch:
         self._app = app
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        post = scope["type"] == "http" and scope["method"] == "POST"
-        found = _CLEAR.fullmatch(scope["path"]) if post else None
-        if found is None:
+        path = _CLEARING.get(scope["method"]) if scope["type"] == "http" else None
+        found = path.fullmatch(scope["path"]) if path is not None else None
+        if found is None or found[0].rstrip("/").endswith(_PASSED):
             await self._app(scope, receive, send)
             return
         dag_id, since = found["dag_id"], SystemClock().now()

@@ -32,7 +32,6 @@ from louver.repairs import (
     Mark,
     PassAnswerOn,
     Repair,
-    Seal,
     SetRunState,
     WakeExpired,
 )
@@ -62,14 +61,13 @@ _NAMES = {
     WakeExpired: "wake",
     SetRunState: "set_run_state",
     CloseRun: "close_run",
-    Seal: "seal",
     Compensate: "compensate",
 }
 
 
 def place_of(repair: Repair) -> tuple[str, str, str | None, int]:
     """Dag, run, task and map index that it is about; no task where it is about the run."""
-    if isinstance(repair, SetRunState | CloseRun | Seal):
+    if isinstance(repair, SetRunState | CloseRun):
         return repair.run.dag_id, repair.run.run_id, None, -1
     if isinstance(repair, Compensate):
         return repair.run.dag_id, repair.run.run_id, None, -1
@@ -219,11 +217,6 @@ class Carrying:
     @_do.register
     def _close_run(self, repair: CloseRun) -> str | None:
         close_run(repair.run, self._ledger, now=self._clock.now())
-        return None
-
-    @_do.register
-    def _seal(self, repair: Seal) -> str | None:
-        self._ledger.seal_run(repair.run, now=self._clock.now())
         return None
 
     @_do.register

@@ -30,7 +30,7 @@ from louver.nodes import Node
 from louver.ports import Liveness
 from louver.reconcile import Patience, TaskFacts, decide_task, state_after
 from louver.reconcile_runs import Undoing, decide_run
-from louver.repairs import Chain, Repair, Seal
+from louver.repairs import Chain, Repair
 from louver.sightings import Shown, Sighting, explains_skip, in_order, occupies
 from louver.states import RunState, TaskState
 from louver.steps import run_start
@@ -146,14 +146,11 @@ class Round:
         self._troubles = troubles
         self._definitions: dict[str, tuple[Definition, tuple[Node, ...]]] = {}
 
-    def run(
-        self, *, go_on: Callable[[], bool] = lambda: True, most_seals: int | None = None
-    ) -> Iterator[Outcome]:
+    def run(self, *, go_on: Callable[[], bool] = lambda: True) -> Iterator[Outcome]:
         """
         Look at every run that is not over, and repair what has to be.
 
         :param go_on: asked before each page; False ends the round.
-        :param most_seals: of runs without a seal, seal about so many; None all.
         :raises LedgerUnavailable: where the ledger cannot be reached.
         :raises sqlalchemy.exc.DBAPIError: where Airflow's database cannot.
         """
@@ -170,7 +167,6 @@ class Round:
             if not go_on():
                 return
             yield from self._reconcile(page, answered)
-        yield from self._seal(go_on, most_seals)
 
     def _live(self) -> Iterator[list[RunRecord]]:
         after: RunRecord | None = None
@@ -181,18 +177,6 @@ class Round:
             if len(page) < _PAGE:
                 return
             after = page[-1]
-
-    def _seal(self, go_on: Callable[[], bool], most: int | None) -> Iterator[Outcome]:
-        after: RunKey | None = None
-        done = 0
-        while (most is None or done < most) and go_on():
-            page = self._ledger.list_unsealed(after=after, limit=_PAGE)
-            for key in page:
-                yield from self._do((Seal(run=key, why="it is over and has no seal"),), None)
-            if len(page) < _PAGE:
-                return
-            after = page[-1]
-            done += len(page)
 
     def _reconcile(self, keys: Sequence[RunKey], answered: frozenset[TaskKey]) -> Iterator[Outcome]:
         # Airflow first: what its tasks have done since stands in the ledger, which is read after it.

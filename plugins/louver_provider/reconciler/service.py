@@ -25,7 +25,6 @@ from louver.ledger.names import RunKey
 from louver.ledger.records import LeaseRecord
 from louver.liveness import LocalProcesses
 from louver.reconcile import Patience
-from louver.repairs import Seal
 from louver_provider.hooks.ledger import get_ledger
 from louver_provider.reconciler.carrying import Carrying, in_words, name_of, place_of
 from louver_provider.reconciler.rounds import Outcome, Round
@@ -40,8 +39,6 @@ LEASE = "reconciler"
 
 _LEASE_TIME = timedelta(seconds=30)
 _LONGEST_WAIT = 60.0
-_SEAL_EVERY = 100
-_SEALS = 1000
 _FORGET_EVERY = 100
 _REMEMBERED = 10_000
 
@@ -91,20 +88,17 @@ class Reconciler:
         """Who has it."""
         return self._ledger.get_lease(LEASE)
 
-    def round(
-        self, *, go_on: Callable[[], bool] = lambda: True, most_seals: int | None = None
-    ) -> Iterator[Outcome]:
+    def round(self, *, go_on: Callable[[], bool] = lambda: True) -> Iterator[Outcome]:
         """
         One round; what cannot be done is said once.
 
         :param go_on: asked between pages.
-        :param most_seals: about so many runs without a seal are sealed; None all.
         """
         if self._rounds % _FORGET_EVERY == 0:
             # It keeps every Dag that was ever asked for.
             self._deployed.clear_cache()
         self._rounds += 1
-        for outcome in self._round.run(go_on=go_on, most_seals=most_seals):
+        for outcome in self._round.run(go_on=go_on):
             if outcome.why_not is not None:
                 repair = outcome.repair
                 self._say((name_of(repair), *place_of(repair)), outcome.why_not, _in_vain(outcome))
@@ -147,7 +141,6 @@ class Service:
         self._open_ledger = open_ledger
         self._reconciler: Reconciler | None = None
         self._rounds = 0
-        self._sealing = False
         self._trouble: str | None = None
         self._waits_for: str | None = None
 
@@ -184,11 +177,7 @@ class Service:
         if self._waits_for is not None or self._rounds == 0:
             log.info("louver [reconciler.active] this process reconciles, as %s", reconciler.owner)
             self._waits_for = None
-        # Runs without a seal come of an upgrade, or of nothing good: they are looked for now and then, and
-        # where there are many, they do not keep the others waiting.
-        most = _SEALS if self._rounds % _SEAL_EVERY == 0 or self._sealing else 0
         self._rounds += 1
-        self._sealing = False
         stopping = False
 
         def go_on() -> bool:
@@ -196,8 +185,7 @@ class Service:
             stopping = stopping or self._wait(0.0)
             return not stopping and reconciler.take() is not None
 
-        for outcome in reconciler.round(go_on=go_on, most_seals=most):
-            self._sealing = self._sealing or (isinstance(outcome.repair, Seal) and outcome.done is True)
+        for outcome in reconciler.round(go_on=go_on):
             self._told(outcome)
 
     def _say_waiting(self, reconciler: Reconciler) -> None:

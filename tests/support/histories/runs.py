@@ -38,11 +38,20 @@ class Runs(Stage):
 
     @rule(run_id=st.sampled_from(RUNS), state=st.sampled_from([None, *RunState]), reason=REASONS)
     def set_run_state(self, run_id, state, reason):
+        run = self.stores.model.get_run(self.run(run_id))
         if state is None:
             self.ask("seal_run", self.run(run_id), now=self.tick())
-        else:
+        elif run is None or state.terminal or not run.state.terminal or self._goes_on(run_id):
             self.ask("set_run_state", self.run(run_id), state, reason=reason, now=self.tick())
         self.ask("get_seal", self.run(run_id))
+
+    def _goes_on(self, run_id):
+        """A run that is over lives again only by a task that does."""
+        place = (run_id, "act", -1)
+        before = self.known(self.key(place))
+        self.open(place, more_tries=1)
+        after = self.known(self.key(place))
+        return after is not None and (before is None or after.version > before.version)
 
     @rule(
         run_id=mostly(None, *RUNS),

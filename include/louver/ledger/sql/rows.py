@@ -24,6 +24,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from louver.errors import LedgerError
 from louver.ledger.records import Record, RunRecord
 from louver.ledger.requests import RunFilter
+from louver.ledger.rows import primary_of
 from louver.ledger.sql.surveys import SqlSurveys
 from louver.ledger.sql.tables import TABLES
 from louver.ledger.storable import FIELDS, require_fields, require_storable, storable
@@ -47,6 +48,8 @@ class SqlRows(SqlSurveys):
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
         self._dialect = connection.dialect.name
+        # What was written last into each row, for who has to find out whether it was kept.
+        self.written: dict[tuple[type[Record], tuple[Any, ...]], Record] = {}
 
     def get(self, kind: type[T], *primary: Any) -> T | None:
         """The row with this primary key, locked for writing until the transaction ends."""
@@ -70,8 +73,12 @@ class SqlRows(SqlSurveys):
 
     def insert(self, record: Record) -> bool:
         """Add the row; False, and nothing done, where its primary key is taken."""
+        record = storable(record)
         statement = self._statements(type(record)).insert
-        return self._connection.execute(statement, _values(storable(record))).rowcount == 1
+        added = self._connection.execute(statement, _values(record)).rowcount == 1
+        if added:
+            self._wrote(record)
+        return added
 
     def update(self, record: Record) -> None:
         """
@@ -79,16 +86,22 @@ class SqlRows(SqlSurveys):
 
         :raises LedgerError: where there is none.
         """
-        kind = type(record)
-        values = _values(storable(record))
+        kind, record = type(record), storable(record)
+        values = _values(record)
         for name in kind.PRIMARY:
             values[_KEY + name] = values.pop(name)
         if self._connection.execute(self._statements(kind).update, values).rowcount != 1:
             raise LedgerError(f"there is no {kind.TABLE} row with this primary key to update")
+        self._wrote(record)
 
     def put(self, record: Record) -> None:
         """Add the row, or replace the one that has its primary key."""
-        self._connection.execute(self._statements(type(record)).put, _values(storable(record)))
+        record = storable(record)
+        self._connection.execute(self._statements(type(record)).put, _values(record))
+        self._wrote(record)
+
+    def _wrote(self, record: Record) -> None:
+        self.written[type(record), primary_of(record)] = record
 
     def find(self, kind: type[T], /, **equal: Any) -> list[T]:
         """Rows with these field values, in order of their primary key; not locked."""

@@ -84,20 +84,25 @@ class SqlLedger(LedgerOperations):
             self._require_open()
             with self._engines.connect(write=True) as connection:
                 transaction = connection.begin()
+                rows = SqlRows(connection)
                 try:
-                    answer = work(SqlRows(connection))
+                    answer = work(rows)
                     reach(f"{name}.inside")
                 except BaseException:
                     transaction.rollback()
                     raise
-                if self._commit(connection):
+                if self._commit(connection, rows):
                     return answer
             return once()
 
         return self._tried(once)
 
-    def _commit(self, connection: Connection) -> bool:
-        """Commit; False where it did not come about and the work is to be done again."""
+    def _commit(self, connection: Connection, rows: SqlRows) -> bool:
+        """
+        Commit; False where it did not come about and the work is to be done again.
+
+        :param rows: what the transaction wrote.
+        """
         connection.get_transaction().commit()  # type: ignore[union-attr]
         return True
 

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from sqlalchemy import and_, false, or_, select, tuple_
+from sqlalchemy import and_, false, or_, select
 
 from louver.ledger.names import RunKey
-from louver.ledger.records import Record, RunRecord, SealRecord
+from louver.ledger.records import Record
 from louver.ledger.sql.pages import SqlPages
 from louver.ledger.sql.tables import TABLES
 from louver.ledger.storable import FIELDS, require_fields, require_storable
@@ -41,17 +41,3 @@ class SqlSurveys(SqlPages):
         names = FIELDS[kind]
         rows = self._connection.execute(query.order_by(*(columns[name] for name in kind.PRIMARY)))
         return [kind(**dict(zip(names, row, strict=True))) for row in rows]
-
-    def unsealed(self, *, after: RunKey | None, limit: int) -> list[RunKey]:
-        """Runs that are over by their state and have no seal of their own, in order of their names."""
-        run, seal = TABLES[RunRecord].c, TABLES[SealRecord].c
-        sealed = and_(
-            seal.dag_id == run.dag_id, seal.run_id == run.run_id, seal.incarnation == run.incarnation
-        )
-        query = select(run.dag_id, run.run_id).where(
-            run.state.in_(_OVER), ~select(seal.dag_id).where(sealed).exists()
-        )
-        if after is not None:
-            query = query.where(tuple_(run.dag_id, run.run_id) > tuple_(after.dag_id, after.run_id))
-        query = query.order_by(run.dag_id, run.run_id).limit(limit)
-        return [RunKey(*row) for row in self._connection.execute(query)]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from psycopg2 import errorcodes
 from sqlalchemy import Connection, Text, cast, func, select, text
 from sqlalchemy.exc import DBAPIError
 
@@ -30,6 +31,7 @@ from louver.ledger.records import (
 from louver.ledger.requests import BeginOutcome, Begun, Capability, EffectRequest, OpenedTask, RunStart
 from louver.ledger.sql.faults import lost, place_of
 from louver.ledger.sql.postgres.connections import Answer, Prepared
+from louver.ledger.sql.postgres.settling import Written, bear_out
 from louver.ledger.sql.postgres.statements import (
     ADVANCE,
     BEGIN,
@@ -41,6 +43,7 @@ from louver.ledger.sql.postgres.statements import (
     record_of,
     values_of,
 )
+from louver.ledger.sql.rows import SqlRows
 from louver.ledger.sql.store import SqlLedger
 from louver.ledger.storable import require_storable, storable
 from louver.ledger.task_operations import checkpoint_binding, new_checkpoint
@@ -329,33 +332,45 @@ class PostgresLedger(SqlLedger):
     def _forget(self, token: Token) -> None:
         self._sessions.pop(token, None)
 
-    def _commit(self, connection: Connection) -> bool:
+    def _commit(self, connection: Connection, rows: SqlRows) -> bool:
         number = connection.execute(select(cast(func.pg_current_xact_id_if_assigned(), Text))).scalar()
         try:
-            return super()._commit(connection)
+            return super()._commit(connection, rows)
         except DBAPIError as error:
             if number is None or not lost(error):
                 raise
-        return self._settled(number)
+        return self._settled(int(number), rows.written)
 
-    def _settled(self, number: str) -> bool:
+    def _settled(self, number: int, written: Written) -> bool:
         """What became of the transaction whose COMMIT was not answered; the server knows when it is back."""
-        status = text("SELECT pg_xact_status(CAST(:number AS xid8))").bindparams(number=number)
         for _ in range(_SETTLE_TRIES):
             try:
-                with self._engines.connect(write=True) as connection, connection.begin():
-                    found = connection.execute(status).scalar()
+                came_about = self._came_about(number, written)
             except DBAPIError as error:
                 if getattr(error.orig, "pgcode", None) not in (None, "57P03"):
                     raise
-                found = None
-            if found in ("committed", "aborted"):
-                return bool(found == "committed")
+                came_about = None
+            if came_about is not None:
+                return came_about
             time.sleep(_SETTLE_WAIT)
         raise LedgerUnavailable(
             f"ledger {place_of(self._engines.url)}: the connection was lost at the end of a transaction and "
-            "the server does not come back; whether it was written is not known"
+            "the server does not come back, or others have written since; whether it was written is not known"
         )
+
+    def _came_about(self, number: int, written: Written) -> bool | None:
+        status = text("SELECT pg_xact_status(CAST(:number AS xid8))").bindparams(number=str(number))
+        with self._engines.connect(write=False) as connection, connection.begin():
+            try:
+                found = connection.execute(status).scalar()
+            except DBAPIError as error:
+                # A number that is still to come: it was not in the log when the server crashed.
+                if getattr(error.orig, "pgcode", None) != errorcodes.INVALID_PARAMETER_VALUE:
+                    raise
+                return False
+            if found == "committed":
+                return bear_out(connection, number, written)
+            return False if found == "aborted" else None
 
 
 def _what_comes_first() -> AbstractContextManager[None]:
