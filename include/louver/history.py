@@ -23,17 +23,17 @@ __all__ = ["PLATFORM", "HistoryRow", "PlatformEvent", "history"]
 PLATFORM = "airflow"
 """Source of a row that only the platform's tables tell of."""
 
-SKEW = timedelta(milliseconds=250)
+_SKEW = timedelta(milliseconds=250)
 """How far the clocks of two machines may be apart, and one event still be known for the same."""
 
 
-PROMPT = timedelta(seconds=5)
+_PROMPT = timedelta(seconds=5)
 """What is recorded at once is recorded within that time."""
 
-REPORTED = timedelta(minutes=1)
+_REPORTED = timedelta(minutes=1)
 """How long a process may take to report its end to the platform, after it has recorded it."""
 
-SLOW = timedelta(minutes=10)
+_SLOW = timedelta(minutes=10)
 """How long a process may take from its start to the ledger."""
 
 
@@ -204,9 +204,9 @@ def _pair(rows: Sequence[TransitionRecord], events: Sequence[PlatformEvent]) -> 
             continue
         for number in range(first, following[index]):
             event = events[number]
-            if event.at > row.at + SKEW:
+            if event.at > row.at + _SKEW:
                 break
-            if _may_be(row, event) and (floor is None or event.at >= floor - SKEW):
+            if _may_be(row, event) and (floor is None or event.at >= floor - _SKEW):
                 pairs[index], first, floor = number, number + 1, event.at
                 break
     return pairs
@@ -223,9 +223,9 @@ def _pair_exact(rows: Sequence[TransitionRecord], events: Sequence[PlatformEvent
         best: int | None = None
         for number in range(first, len(events)):
             event = events[number]
-            if ceiling is not None and (event.since or event.at) > ceiling + SKEW:
+            if ceiling is not None and (event.since or event.at) > ceiling + _SKEW:
                 break
-            if not _may_be(row, event) or (floor is not None and event.at < floor - SKEW):
+            if not _may_be(row, event) or (floor is not None and event.at < floor - _SKEW):
                 continue
             if best is None or _distance(row, event) < _distance(row, events[best]):
                 best = number
@@ -239,21 +239,22 @@ def _may_be(row: TransitionRecord, event: PlatformEvent) -> bool:
     """Whether both may be the same, as far as that can be told without their neighbours."""
     if row.to_state not in event.means:
         return False
-    return row.precision is not Precision.EXACT or _distance(row, event) <= _apart(row, event)
+    if row.precision is Precision.EXACT and event.trigger.startswith(_BY_PEOPLE):
+        # It is written down that somebody asks before it is carried out.
+        return timedelta(0) <= row.at - (event.since or event.at) <= _PROMPT
+    return row.precision is not Precision.EXACT or _distance(row, event) <= _apart(row)
 
 
-def _apart(row: TransitionRecord, event: PlatformEvent) -> timedelta:
+def _apart(row: TransitionRecord) -> timedelta:
     """
     How far the ledger's exact time and the platform's may lie apart.
 
     A process takes its time to begin, and to report how it ended. Whatever anybody else records as exact is
     recorded at once.
     """
-    if row.source not in (Source.WORKER, Source.ENGINE) or event.trigger.startswith(_BY_PEOPLE):
-        return PROMPT
-    if row.to_state is TaskState.QUEUED:
-        return PROMPT
-    return SLOW if row.to_state is TaskState.STARTING else REPORTED
+    if row.source not in (Source.WORKER, Source.ENGINE) or row.to_state is TaskState.QUEUED:
+        return _PROMPT
+    return _SLOW if row.to_state is TaskState.STARTING else _REPORTED
 
 
 def _ceiling(rows: Sequence[TransitionRecord], index: int) -> datetime | None:

@@ -142,7 +142,7 @@ def asked_by(
         and (since or at) - WITHIN <= request.at <= at
         and _may_bring(request, state)
     ]
-    near = [request for request in found if request.at >= (since or at) - AT_ONCE]
+    near = [request for request in found if request.at >= at - AT_ONCE]
     latest = {(request.actor, request.source): request for request in near or found}
     return tuple(sorted(latest.values(), key=lambda request: request.at))
 

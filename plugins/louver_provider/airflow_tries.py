@@ -56,8 +56,8 @@ _WRITTEN = timedelta(milliseconds=250)
 """A row is written within that time of when the end that stands in it was taken from the clock."""
 
 _MILLISECOND = timedelta(milliseconds=1)
+_SLOW_START = timedelta(minutes=10)
 _OVERWRITTEN = "not known: overwritten by Airflow"
-_DELETED = "not known: deleted with the run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +87,11 @@ def task_events(
     :param log: what was logged about its tries, in order of time.
     :param requests: about the run.
     """
-    story = _Story(place, requests, run)
+    story = _Story(place, log, requests, run)
     logged: dict[int, list[LogRow]] = defaultdict(list)
     for entry in log:
         logged[entry.try_number or 0].append(entry)
+    # A try that fails before it runs is not put away, and all of them are deleted with their run.
     for number in sorted(logged.keys() - {row.try_number for row in tries}):
         story.tell_try(None, None, logged[number])
     for index, whole in enumerate(tries):
@@ -138,8 +139,15 @@ def _in_try(event: PlatformEvent) -> tuple[datetime, int]:
 class _Story:
     """The events of one task, told in order."""
 
-    def __init__(self, place: tuple[str, int], requests: Sequence[Request], run: RunRow | None) -> None:
+    def __init__(
+        self,
+        place: tuple[str, int],
+        log: Sequence[LogRow],
+        requests: Sequence[Request],
+        run: RunRow | None,
+    ) -> None:
         self._task_id, self._map_index = place
+        self._log = log
         self._requests = requests
         self._run = run
         self.told = TaskTold()
@@ -155,7 +163,7 @@ class _Story:
         """
         starts = [entry.at for entry in log if entry.event == "running"]
         number = row.try_number if row is not None else log[0].try_number
-        if not starts and row is not None and row.hostname and row.start is not None:
+        if not starts and row is not None and row.start is not None and self._is_unlogged(row):
             starts = [row.start]
             self._add("running", row.start, number, reason="the log has it no more")
         first = len(self.told.events)
@@ -168,6 +176,12 @@ class _Story:
         self.told.events[first:] = sorted(self.told.events[first:], key=_in_try)
         if row is not None:
             self._tell_column(row, following, log)
+
+    def _is_unlogged(self, row: TryRow) -> bool:
+        """Whether it ran, and the log has no start near that time: not even one of a try before."""
+        logged = (entry.at for entry in self._log if entry.event == "running")
+        near = (row.start is not None and abs(at - row.start) <= _SLOW_START for at in logged)
+        return bool(row.hostname) and not any(near)
 
     def _tell_waits(self, row: TryRow | None, starts: Sequence[datetime], number: int | None) -> None:
         """When it was scheduled and queued: of several starts the columns tell the last alone."""
@@ -190,7 +204,7 @@ class _Story:
                 since=self._before(start),
                 precision=Precision.UNKNOWN,
                 means=MEANS["scheduled"] if "scheduled" in lost else frozenset(),
-                reason=_DELETED if row is None else _OVERWRITTEN,
+                reason=_OVERWRITTEN,
             )
 
     def _said(self, entry: LogRow, row: TryRow | None, following: TryRow | None) -> str:
@@ -201,8 +215,12 @@ class _Story:
         """
         if entry.event != "failed" or "host_name" in entry.extra:
             return entry.event
-        again = following is not None and row is not None and following.max_tries <= row.max_tries
-        return "up_for_retry" if again else "failed"
+        if row is None:
+            again = any((later.try_number or 0) > (entry.try_number or 0) for later in self._log)
+        else:
+            again = following is not None and following.max_tries <= row.max_tries
+        waits = row is not None and row.state == "up_for_retry"
+        return "up_for_retry" if again or waits else "failed"
 
     def _tell_column(self, row: TryRow, following: TryRow | None, log: Sequence[LogRow]) -> None:
         """What the row's own state tells, where the log does not."""
@@ -230,14 +248,25 @@ class _Story:
             self._tell_cleared(asked, row.end, row.try_number, frozenset({_S.PENDING}))
 
     def _is_filed(self, row: TryRow, following: TryRow | None, last: LogRow | None) -> bool:
-        """Whether it is called failed for having been put away unfinished: Airflow files such a try so."""
+        """
+        Whether it is called failed for having been put away unfinished: Airflow files such a try so.
+
+        What did fail stands in the log as well, and what somebody marked so was asked for there.
+        """
         if last is not None and last.event == "up_for_retry":
             return True
-        if row.end is None or self._asked((Verb.MARK, Verb.MARK_RUN), at=row.end, state="failed"):
-            return False
         made = following.made_at if following is not None else None
-        put_away = made is not None and abs(made - row.end) <= _AT_ONCE
-        return put_away or bool(cleared_by(self._requests, self._task_id, at=row.end))
+        verbs = (Verb.MARK, Verb.MARK_RUN)
+        if row.end is not None:
+            marks = self._asked(verbs, at=row.end, state="failed")
+            clears = cleared_by(self._requests, self._task_id, at=row.end)
+            if marks and (not clears or marks[-1].at > clears[-1].at):
+                return False
+            if clears or (made is not None and abs(made - row.end) <= _AT_ONCE):
+                return True
+        until = made or row.updated_at or row.end
+        since = last.at if last is not None else row.made_at
+        return until is None or not self._asked(verbs, at=until, since=since, state="failed")
 
     def _asked(
         self,
@@ -312,7 +341,7 @@ class _Story:
                 "another try", at, following.try_number, since=self._before(at), precision=Precision.BOUNDED
             )
             return
-        states = [entry.event for entry in log if entry.event in MEANS]
+        states = [entry.event for entry in log if entry.event in MEANS and entry.at <= at]
         running = states[-1:] == ["running"]
         means = frozenset({_S.PENDING}) | (MEANS["restarting"] if running else frozenset())
         self._tell_cleared(asked, at, row.try_number, means)

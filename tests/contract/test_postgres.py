@@ -225,7 +225,7 @@ def test_a_role_that_may_not_change_tables_works_on_those_that_are_there(postgre
     url = postgres.fresh_schema()
     upgrade(url)
     role = limited(
-        postgres, rights="SELECT, INSERT, UPDATE", database=postgres.database, schema=schema_of(url)
+        postgres, rights="SELECT, INSERT, UPDATE, DELETE", database=postgres.database, schema=schema_of(url)
     )
     mine = postgres.url(role=role, options=f"-csearch_path={schema_of(url)}")
     assert run_contract(lambda: open_ledger(mine)) == [check.__name__ for check in CHECKS]

@@ -276,7 +276,8 @@ class Story:
             return
         key = self.chance.choice(parked)
         question = self.airflow.ask("ann", "GET", f"{_place(key)}/hitlDetails").json()
-        option = self.chance.choice(question["options"])
+        # One that was marked, cleared and parked again may have no question left.
+        option = self.chance.choice(question.get("options", ["Stop"]))
         sent = {"chosen_options": [option], "params_input": {}}
         path = _place(key).removeprefix(f"/dags/{key.dag_id}")
         self.ask("answer", key.run, "PATCH", f"{path}/hitlDetails", sent, tasks={key.task_id})

@@ -144,7 +144,8 @@ class AirflowByHand:
         """A person starts a run; without a logical date the command line cannot clear it."""
         when = None if logical_date is None else logical_date.isoformat()
         body = {"dag_run_id": key.run_id, "logical_date": when, "conf": {}}
-        assert self.ask(user, "POST", f"/dags/{key.dag_id}/dagRuns", body).status_code == 200
+        made = self.ask(user, "POST", f"/dags/{key.dag_id}/dagRuns", body)
+        assert made.status_code == 200, made.text
 
     def cli(self, *arguments: str) -> None:
         """A person uses Airflow's command line, on this machine."""

@@ -209,7 +209,8 @@ class Witness:
                 ]
                 if not found and self._is_overwritten(deed, change, rows):
                     continue
-                if len(found) != 1:
+                # A mark may clear the same task in the same breath, where it is downstream of another one.
+                if not found or len(found) != len({row.trigger for row in found}):
                     told = [short(row) for row in found]
                     yield f"{deed.actor} did {deed.verb} to {change.place[0]} at {deed.began}: {told}"
 
@@ -221,16 +222,21 @@ class Witness:
         row was cleared again or deleted since.
         """
         asked = any(
-            row.actor == deed.actor and deed.began <= row.at and (row.since or row.at) <= deed.ended
+            (row.actor == deed.actor or deed.actor in (row.reason or ""))
+            and deed.began <= row.at
+            and (row.since or row.at) <= deed.ended
             for row in rows
         )
         later = [
             other
             for other in self.deeds
-            if other.run == deed.run and other.began >= deed.ended and other.verb in ("clear", "delete")
+            if other.run == deed.run and other.began >= deed.ended and other.verb in _REMAKING
         ]
         return asked and bool(later)
 
+
+_REMAKING = ("clear", "delete", "mark")
+"""What makes Airflow write over what it has of a task."""
 
 _VERBS = {
     "user:marked": ("mark", "mark run"),
