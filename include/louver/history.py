@@ -105,7 +105,7 @@ class HistoryRow:
     recorded_at: datetime | None
 
 
-Place = tuple[str | None, int]
+_Place = tuple[str | None, int]
 """Task id and map index."""
 
 _BY_PEOPLE = "user:"
@@ -120,8 +120,8 @@ def history(
     :param transitions: the ledger's, each task's in their order.
     :param events: the platform's, in any order.
     """
-    stored: dict[Place, list[TransitionRecord]] = defaultdict(list)
-    told: dict[Place, list[PlatformEvent]] = defaultdict(list)
+    stored: dict[_Place, list[TransitionRecord]] = defaultdict(list)
+    told: dict[_Place, list[PlatformEvent]] = defaultdict(list)
     for row in transitions:
         stored[row.task_id, row.map_index].append(row)
     for event in events:
@@ -133,7 +133,7 @@ def history(
     return [row for _, row in sorted(placed, key=lambda entry: entry[0])]
 
 
-def _order(place: Place) -> tuple[str, int]:
+def _order(place: _Place) -> tuple[str, int]:
     # What concerns the run stands before what comes of it.
     return place[0] or "", place[1]
 

@@ -50,15 +50,21 @@ class _Recorder:
             self._late.set()
 
     def _run(self) -> None:
+        said = ""
         while True:
             work, done = self._work.get()
             try:
                 work()
+                said = ""
             except Exception as error:
-                log.error(
-                    "louver: what was just done in Airflow could not be recorded; it is found later: %s",
-                    describe(error),
-                )
+                trouble = describe(error)
+                # Once for each trouble, until it works again: a ledger that is away would fill the log.
+                if trouble != said:
+                    log.error(
+                        "louver: what was just done in Airflow could not be recorded; it is found later: %s",
+                        trouble,
+                    )
+                said = trouble
             finally:
                 done.set()
                 self._late.clear()

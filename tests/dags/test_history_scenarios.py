@@ -291,8 +291,11 @@ class Story:
 
     def delete_and_make_again(self) -> None:
         run = self.any_run()
+        self.witness.deleting = True
         if self.ask("delete", run, "DELETE", f"/dagRuns/{run.run_id}") == 204:
             self.happen(self.trigger, run)
+        self.witness.look()
+        self.witness.deleting = False
 
 
 def _place(key: TaskKey) -> str:

@@ -102,7 +102,6 @@ class AirflowByHand:
             session.add(job)
             session.flush()
         self._web = TestClient(create_app(apps="core"), raise_server_exceptions=True)
-        self._tokens: dict[str, str] = {}
 
     @classmethod
     @contextmanager
@@ -134,10 +133,9 @@ class AirflowByHand:
 
     def ask(self, user: str, method: str, path: str, body: Any = None) -> httpx.Response:
         """A request of a person to the public API."""
-        if user not in self._tokens:
-            who = SimpleAuthManagerUser(username=user, role="admin")
-            self._tokens[user] = get_auth_manager().generate_jwt(who)
-        headers = {"Authorization": f"Bearer {self._tokens[user]}"}
+        # A new token each time: they expire, and here days pass.
+        token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username=user, role="admin"))
+        headers = {"Authorization": f"Bearer {token}"}
         return self._web.request(method, f"/api/v2{path}", json=body, headers=headers)
 
     def trigger(self, user: str, key: RunKey, *, logical_date: datetime | None = None) -> None:

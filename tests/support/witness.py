@@ -65,11 +65,13 @@ class Witness:
     Watches some runs.
 
     :param deeds: what people did, in order.
+    :param deleting: runs may be deleted at present.
     """
 
     ledger: Ledger
     runs: list[RunKey] = field(default_factory=list)
     deeds: list[Deed] = field(default_factory=list)
+    deleting: bool = False
     changes: dict[RunKey, list[Change]] = field(default_factory=dict)
     recorded: dict[RunKey, dict[tuple[object, ...], tuple[datetime, datetime]]] = field(default_factory=dict)
     _rows: dict[RunKey, dict[tuple[object, ...], tuple[object, ...]]] = field(default_factory=dict)
@@ -92,6 +94,8 @@ class Witness:
             for run in self.runs:
                 seen = dict(_rows(session, run))
                 before = self._rows.get(run, {})
+                if ("run",) in before and ("run",) not in seen:
+                    assert self.deleting, f"{run} has vanished"
                 told = self.changes.setdefault(run, [])
                 for key, row in seen.items():
                     told += _changes(key, before.get(key), row, began, now)
