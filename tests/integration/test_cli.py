@@ -35,7 +35,8 @@ def test_every_output_format_tells_the_same(many, happy) -> None:
     assert (document["run_id"], document["state"]) == (happy, "succeeded")
     rows = json.loads(history["json"])
     assert rows == yaml.safe_load(history["yaml"])
-    assert [row["to"] for row in rows] == ["queued", "starting", "running", "succeeded"]
+    # Between them may stand what Airflow alone knows, which changes no state.
+    assert [row["to"] for row in rows if row["to"]] == ["queued", "starting", "running", "succeeded"]
     for name in ("table", "plain"):
         for step in document["steps"]:
             assert step["step"] in status[name]
