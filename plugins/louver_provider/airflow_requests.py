@@ -139,7 +139,7 @@ def asked_by(
         for request in requests
         if request.verb in wanted
         and request.may_concern(task_id)
-        and (since or at) - WITHIN <= request.at <= at
+        and (since or at - WITHIN) <= request.at <= at
         and _may_bring(request, state)
     ]
     near = [request for request in found if request.at >= at - AT_ONCE]

@@ -52,7 +52,7 @@ _WORDS = {
 _AT_ONCE = timedelta(seconds=2)
 """What Airflow writes in one transaction lies within that time."""
 
-_WRITTEN = timedelta(milliseconds=250)
+_WRITTEN = timedelta(milliseconds=50)
 """A row is written within that time of when the end that stands in it was taken from the clock."""
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -115,11 +115,6 @@ def _without_remains(row: TryRow, before: TryRow) -> TryRow:
         for name in ("scheduled_at", "queued_at", "start", "end")
     }
     return replace(row, **kept)
-
-
-def _is_fresh(row: TryRow) -> bool:
-    """Whether the row was last written when it came to its end."""
-    return row.end is not None and row.updated_at is not None and row.updated_at - row.end <= _WRITTEN
 
 
 def attribution(requests: Sequence[Request]) -> tuple[str | None, str, str | None]:
@@ -231,12 +226,19 @@ class _Story:
         ended = last is not None and (last.event in _TERMINAL or last.event == "up_for_retry")
         if row.archived and row.state == "failed" and self._is_filed(row, following, last):
             self._tell_earlier_clear(row, following)
-        elif not ended and row.state in _TERMINAL and row.end is not None and _is_fresh(row):
+        elif not ended and row.state in _TERMINAL and row.end is not None and self._is_fresh(row):
             self._tell_end(row, at=row.end, since=None)
         elif row.updated_at is not None:
             # A finished task that is marked keeps the time of its first end.
             known = [moment for moment in (row.end, last.at if last is not None else None) if moment]
             self._tell_end(row, at=row.updated_at, since=max(known, default=None))
+
+    def _is_fresh(self, row: TryRow) -> bool:
+        """Whether it came to its state when it came to its end; a second mark leaves the end as it is."""
+        if row.end is None or row.updated_at is None or row.updated_at - row.end > _WRITTEN:
+            return False
+        asked = self._asked((Verb.MARK, Verb.MARK_RUN), at=row.updated_at, since=row.end, state=row.state)
+        return not any(request.at > row.end for request in asked)
 
     def _tell_earlier_clear(self, row: TryRow, following: TryRow | None) -> None:
         """What was cleared several times before it ran is put away at the first time."""
@@ -368,7 +370,7 @@ class _Story:
         """What became of a task that was cleared, or waits to be tried again, and was not scheduled since."""
         if row.state is None or row.updated_at is None or row.state == "up_for_retry":
             return
-        if row.state in _TERMINAL and row.end is not None and _is_fresh(row):
+        if row.state in _TERMINAL and row.end is not None and self._is_fresh(row):
             self._tell_end(row, at=row.end, since=None)
         else:
             self._tell_end(row, at=row.updated_at, since=row.made_at)

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
-from sqlalchemy import event, or_, select
+from sqlalchemy import and_, event, or_, select
 from sqlalchemy.orm import Session, object_session
 
 from louver.clock import SystemClock
@@ -30,7 +31,7 @@ from louver_provider.hooks.ledger import get_ledger
 from louver_provider.operators.names import WITH_STATES
 from louver_provider.recorder import record_soon
 
-__all__ = ["Deed", "carry_in", "note_mark", "note_skipped_with_run", "record_clears"]
+__all__ = ["Deed", "carry_in", "is_same_run", "note_mark", "note_skipped_with_run", "record_clears"]
 
 _WAITING = ("scheduled", "queued")
 _RESTARTING = "restarting"
@@ -56,12 +57,14 @@ class Deed:
     What somebody did to a task.
 
     :param change: the transition that it is.
+    :param run_after: of the Dag run, by which it is told from another one of the same id.
     :param max_tries: Airflow's after a clear; None otherwise.
     :param restarts: it was running, so that it goes on in its generation.
     """
 
     task: TaskKey
     change: Change
+    run_after: datetime | None
     max_tries: int | None = None
     restarts: bool = False
 
@@ -75,7 +78,7 @@ def note_mark(task_instance: Any, airflow_state: str) -> None:
     """
     ti, session = task_instance, object_session(task_instance)
     key = TaskKey(ti.dag_id, ti.run_id, ti.task_id, ti.map_index)
-    _note(session, [_mark(key, airflow_state, session)])
+    _note(session, [_mark(key, airflow_state, session, run_after=ti.dag_run.run_after)])
 
 
 def note_skipped_with_run(dag_run: Any) -> None:
@@ -103,7 +106,8 @@ def note_skipped_with_run(dag_run: Any) -> None:
     )
     keys = [TaskKey(run.dag_id, run.run_id, row.task_id, row.map_index) for row in skipped]
     ended = asked[-1].state == "failed"
-    _note(session, [_mark(key, "skipped", session, ended=ended) for key in keys])
+    run_after = dag_run.run_after
+    _note(session, [_mark(key, "skipped", session, run_after=run_after, ended=ended) for key in keys])
 
 
 def record_clears(dag_id: str, *, since: datetime) -> None:
@@ -124,7 +128,10 @@ def record_clears(dag_id: str, *, since: datetime) -> None:
                 TaskInstance.map_index,
                 TaskInstance.max_tries,
                 TaskInstance.state,
-            ).where(
+                DagRun.run_after,
+            )
+            .join(DagRun, and_(DagRun.dag_id == TaskInstance.dag_id, DagRun.run_id == TaskInstance.run_id))
+            .where(
                 *of_dag,
                 TaskInstance.operator.in_(WITH_STATES),
                 or_(TaskInstance.state.is_(None), TaskInstance.state.in_((*_WAITING, _RESTARTING))),
@@ -144,7 +151,15 @@ def record_clears(dag_id: str, *, since: datetime) -> None:
                     at=min(max(filter(None, [made_at(row.id), since])), now),
                     **_whose(asked),
                 )
-                deeds.append(Deed(task=key, change=change, max_tries=row.max_tries, restarts=restarts))
+                deeds.append(
+                    Deed(
+                        task=key,
+                        change=change,
+                        run_after=row.run_after,
+                        max_tries=row.max_tries,
+                        restarts=restarts,
+                    )
+                )
     if deeds:
         record_soon(lambda: carry_in(get_ledger(), deeds))
 
@@ -153,13 +168,15 @@ def carry_in(ledger: Ledger, deeds: Iterable[Deed]) -> None:
     """
     Append to the tasks' side chains what was done to them.
 
-    A run that the ledger does not know is left alone: its first task finds what became of it.
+    A run that the ledger does not know is left alone: its first task finds what became of it. So is one that
+    was deleted and made again, until that task has opened it.
     """
     for deed in deeds:
         for _ in range(_TRIES):
+            run = ledger.get_run(deed.task.run)
             record = ledger.get_task(deed.task)
             changes = _changes(record, deed)
-            if not changes or (record is None and ledger.get_run(deed.task.run) is None):
+            if not changes or run is None or not is_same_run(run.marker, deed.run_after):
                 break
             session = 0 if record is None else record.session
             rows = [
@@ -203,7 +220,14 @@ def _changes(record: TaskRecord | None, deed: Deed) -> tuple[Change, ...]:
     return (deed.change,) if ended_before or raised else ()
 
 
-def _mark(key: TaskKey, airflow_state: str, session: Session | None, *, ended: bool = False) -> Deed:
+def _mark(
+    key: TaskKey,
+    airflow_state: str,
+    session: Session | None,
+    *,
+    run_after: datetime | None,
+    ended: bool = False,
+) -> Deed:
     """
     What was done to the task.
 
@@ -223,7 +247,15 @@ def _mark(key: TaskKey, airflow_state: str, session: Session | None, *, ended: b
         at=now,
         **_whose(asked),
     )
-    return Deed(task=key, change=change)
+    return Deed(task=key, change=change, run_after=run_after)
+
+
+def is_same_run(marker: str | None, run_after: datetime | None) -> bool:
+    """Whether the ledger's run is the one that Airflow has now."""
+    try:
+        return marker is not None and run_after is not None and datetime.fromisoformat(marker) == run_after
+    except ValueError:
+        return False
 
 
 def _whose(asked: Sequence[Request]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ RUNS = {"sqlite": 40, "postgresql": 10}
 READERS = 1
 
 
-def crowd(nursery, store, place, tmp_path):
+def crowd(nursery, store, place, tmp_path, *, runs=None):
     """Bring up writers, all at the same moment and before there is a ledger; return them."""
     writers = [
         nursery.start(
@@ -28,7 +28,7 @@ def crowd(nursery, store, place, tmp_path):
             # Shops of their own: it is not the shop that is to be crowded.
             shop=str(tmp_path / f"shop-{who}.db"),
             who=f"writer-{who}",
-            runs=RUNS[store],
+            runs=runs or RUNS[store],
         )
         for who in range(WRITERS[store])
     ]
@@ -39,16 +39,17 @@ def crowd(nursery, store, place, tmp_path):
     return writers
 
 
-def prove_all(nursery, store, place, tmp_path, played):
+def prove_all(nursery, store, place, tmp_path, played, *, runs=None):
     """Every run is there, whole, and came out as if it had been alone."""
-    assert [len(cases) for cases in played] == [RUNS[store]] * WRITERS[store]
+    runs = runs or RUNS[store]
+    assert [len(cases) for cases in played] == [runs] * WRITERS[store]
     for who, cases in enumerate(played):
         shop = str(tmp_path / f"shop-{who}.db")
         faults = nursery.call("crash.children:look_at", story=STORY, cases=cases, url=place["url"], shop=shop)
         assert faults == []
     assert nursery.call("crash.children:look_around", url=place["url"]) == []
     rows = nursery.call("crash.rivals:snapshot", url=place["url"])
-    assert len(rows["RunRecord"]) == RUNS[store] * WRITERS[store]
+    assert len(rows["RunRecord"]) == runs * WRITERS[store]
 
 
 def test_many_processes_write_whole_runs_at_once_while_others_read(nursery, store, place, tmp_path):
@@ -99,7 +100,7 @@ def impatient(start_postgres):
 
 def test_who_is_given_up_in_a_deadlock_does_its_work_again(nursery, impatient, tmp_path):
     place = {"url": impatient.fresh_schema()}
-    writers = crowd(nursery, "postgresql", place, tmp_path)
+    writers = crowd(nursery, "postgresql", place, tmp_path, runs=4)
     for writer in writers:
         # Its first run is there, and the tables with it.
         assert writer.said() == "open"
@@ -113,7 +114,7 @@ def test_who_is_given_up_in_a_deadlock_does_its_work_again(nursery, impatient, t
 
     # The rest of them was the ledger's to try again.
     assert deadlocks(impatient) > given_up
-    prove_all(nursery, "postgresql", place, tmp_path, played)
+    prove_all(nursery, "postgresql", place, tmp_path, played, runs=4)
 
 
 EVERY = 17

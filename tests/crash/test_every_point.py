@@ -134,7 +134,8 @@ def test_the_table_in_the_docs_tells_what_was_seen(seen):
     if os.environ.get("LOUVER_WRITE_DOCS"):
         write(rows)
 
-    told = re.findall(r"^\| (?:`|\d).*$", PAGE.read_text(), re.MULTILINE)
+    _, _, tables = PAGE.read_text().partition("| point |")
+    told = re.findall(r"^\| (?:`|\d).*$", tables, re.MULTILINE)
 
     # How often is of one day; where, and in which stories, is to be true.
     assert [often(row) for row in told] == [often(row) for row in [*rows, *STORY_ROWS]]
