@@ -12,61 +12,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime
 
+from louver.history_pairs import following_pairs, pair
 from louver.ledger.records import TransitionRecord
-from louver.states import Precision, Source, TaskState
+from louver.platform_events import PlatformEvent
+from louver.states import Precision, TaskState
 
-__all__ = ["PLATFORM", "HistoryRow", "PlatformEvent", "history"]
-
-PLATFORM = "airflow"
-"""Source of a row that only the platform's tables tell of."""
-
-_SKEW = timedelta(milliseconds=250)
-"""How far the clocks of two machines may be apart, and one event still be known for the same."""
-
-
-_PROMPT = timedelta(seconds=5)
-"""What is recorded at once is recorded within that time."""
-
-_REPORTED = timedelta(minutes=1)
-"""How long a process may take to report its end to the platform, after it has recorded it."""
-
-_SLOW = timedelta(minutes=10)
-"""How long a process may take from its start to the ledger."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlatformEvent:
-    """
-    Something that happened, as the platform's tables tell it.
-
-    :param said: the platform's own word: a state, or what somebody asked for.
-    :param at: when; where only bounds are known, the later one.
-    :param since: the earlier bound; None where the time is exact, or where there is none.
-    :param precision: ``unknown`` is a gap: it must have happened, and its time was overwritten.
-    :param means: the states that Louver may have recorded the same event as.
-    :param trigger: as in a transition.
-    :param actor: the person, where it was one.
-    :param source: ``airflow``, or ``api`` or ``cli`` where a person asked for it there.
-    :param unless_recorded: what more there is to say where the ledger knows nothing of it.
-    :param task_id: None for what concerns the whole run.
-    """
-
-    said: str
-    at: datetime
-    trigger: str
-    task_id: str | None = None
-    map_index: int = -1
-    since: datetime | None = None
-    precision: Precision = Precision.EXACT
-    means: frozenset[TaskState] = frozenset()
-    try_number: int | None = None
-    actor: str | None = None
-    reason: str | None = None
-    unless_recorded: str | None = None
-    source: str = PLATFORM
+__all__ = ["HistoryRow", "history"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,23 +101,40 @@ def _of_task(
     rows: Sequence[TransitionRecord], events: Sequence[PlatformEvent]
 ) -> list[tuple[datetime, HistoryRow]]:
     """The rows of one task, each with the time that gives it its place."""
-    pairs = _pair(rows, events)
-    following = _following(pairs, len(rows), len(events))
+    pairs = pair(rows, events)
+    following = following_pairs(pairs, len(rows), len(events))
     found: list[tuple[datetime, HistoryRow]] = []
     told = 0
-    before: datetime | None = None
-    for index, row in enumerate(rows):
+    place: datetime | None = None
+    for index, row in enumerate(_between_neighbours(rows, events, pairs)):
         paired = pairs.get(index)
-        event = events[paired] if paired is not None else None
-        merged = _merge(row, event, before)
-        stop = paired if paired is not None else _until(events, told, following[index], merged)
+        stop = paired if paired is not None else _until(events, told, following[index], row)
         found += ((other.at, _alone(other)) for other in events[told:stop])
         told = stop if paired is None else stop + 1
         # The ledger's own order stands, whatever the clocks of two machines say.
-        before = merged.at if before is None else max(before, merged.at)
-        found.append((before, merged))
+        place = row.at if place is None else max(place, row.at)
+        found.append((place, row))
     found += ((other.at, _alone(other)) for other in events[told:])
     return found
+
+
+def _between_neighbours(
+    rows: Sequence[TransitionRecord], events: Sequence[PlatformEvent], pairs: Mapping[int, int]
+) -> list[HistoryRow]:
+    """The ledger's rows with what the platform knows better; those not exact lie between their neighbours."""
+    merged = [_merge(row, events[pairs[index]] if index in pairs else None) for index, row in enumerate(rows)]
+    latest: datetime | None = None
+    for index in range(len(merged) - 1, -1, -1):
+        if merged[index].precision is not Precision.EXACT and latest is not None:
+            merged[index] = replace(merged[index], at=min(merged[index].at, latest))
+        latest = merged[index].at
+    earliest: datetime | None = None
+    for index, row in enumerate(merged):
+        if row.precision is not Precision.EXACT:
+            since = _later(row.since, earliest)
+            merged[index] = replace(row, since=since if since is None else min(since, row.at))
+        earliest = _later(earliest, row.at if row.precision is Precision.EXACT else merged[index].since)
+    return merged
 
 
 def _until(events: Sequence[PlatformEvent], first: int, limit: int, row: HistoryRow) -> int:
@@ -174,109 +145,14 @@ def _until(events: Sequence[PlatformEvent], first: int, limit: int, row: History
     return end
 
 
-def _following(pairs: Mapping[int, int], rows: int, events: int) -> list[int]:
-    """For each row, the first event that a later row is the same as."""
-    found = [events] * rows
-    for index in range(rows - 2, -1, -1):
-        found[index] = pairs.get(index + 1, found[index + 1])
-    return found
-
-
-def _pair(rows: Sequence[TransitionRecord], events: Sequence[PlatformEvent]) -> Mapping[int, int]:
-    """
-    Which event is the same as which row: index to index, both rising.
-
-    An exact row is paired with the nearest event that may mean it, between its neighbours. A row that was
-    filled in afterwards is paired with the first such event since the row before it, and before whatever the
-    next exact row is the same as: that is when it came about.
-    """
-    pairs = _pair_exact(rows, events)
-    following = _following(pairs, len(rows), len(events))
-    first = 0
-    floor: datetime | None = None
-    for index, row in enumerate(rows):
-        if index in pairs:
-            first = pairs[index] + 1
-            floor = row.at
-            continue
-        if row.precision is Precision.EXACT:
-            floor = row.at
-            continue
-        for number in range(first, following[index]):
-            event = events[number]
-            if event.at > row.at + _SKEW:
-                break
-            if _may_be(row, event) and (floor is None or event.at >= floor - _SKEW):
-                pairs[index], first, floor = number, number + 1, event.at
-                break
-    return pairs
-
-
-def _pair_exact(rows: Sequence[TransitionRecord], events: Sequence[PlatformEvent]) -> dict[int, int]:
-    pairs: dict[int, int] = {}
-    first = 0
-    floor: datetime | None = None
-    for index, row in enumerate(rows):
-        if row.precision is not Precision.EXACT:
-            continue
-        ceiling = _ceiling(rows, index)
-        best: int | None = None
-        for number in range(first, len(events)):
-            event = events[number]
-            if ceiling is not None and (event.since or event.at) > ceiling + _SKEW:
-                break
-            if not _may_be(row, event) or (floor is not None and event.at < floor - _SKEW):
-                continue
-            if best is None or _distance(row, event) < _distance(row, events[best]):
-                best = number
-        if best is not None:
-            pairs[index], first = best, best + 1
-        floor = row.at
-    return pairs
-
-
-def _may_be(row: TransitionRecord, event: PlatformEvent) -> bool:
-    """Whether both may be the same, as far as that can be told without their neighbours."""
-    if row.to_state not in event.means:
-        return False
-    if row.precision is Precision.EXACT and event.trigger.startswith(_BY_PEOPLE):
-        # It is written down that somebody asks before it is carried out.
-        return timedelta(0) <= row.at - (event.since or event.at) <= _PROMPT
-    return row.precision is not Precision.EXACT or _distance(row, event) <= _apart(row)
-
-
-def _apart(row: TransitionRecord) -> timedelta:
-    """
-    How far the ledger's exact time and the platform's may lie apart.
-
-    A process takes its time to begin, and to report how it ended. Whatever anybody else records as exact is
-    recorded at once.
-    """
-    if row.source not in (Source.WORKER, Source.ENGINE) or row.to_state is TaskState.QUEUED:
-        return _PROMPT
-    return _SLOW if row.to_state is TaskState.STARTING else _REPORTED
-
-
-def _ceiling(rows: Sequence[TransitionRecord], index: int) -> datetime | None:
-    """When the next thing happened to the task that is known exactly."""
-    return next((row.at for row in rows[index + 1 :] if row.precision is Precision.EXACT), None)
-
-
-def _distance(row: TransitionRecord, event: PlatformEvent) -> timedelta:
-    if event.since is not None and event.since <= row.at <= event.at:
-        return timedelta(0)
-    return min(abs(event.at - row.at), abs((event.since or event.at) - row.at))
-
-
-def _merge(row: TransitionRecord, event: PlatformEvent | None, before: datetime | None) -> HistoryRow:
+def _merge(row: TransitionRecord, event: PlatformEvent | None) -> HistoryRow:
     """The ledger's row, with what the platform knows better."""
     at, since, precision = row.at, None, row.precision
-    if precision is not Precision.EXACT:
-        since = before
-        if event is not None and event.precision is Precision.EXACT:
-            at, since, precision = event.at, None, Precision.EXACT
-        elif event is not None:
-            at, since = min(at, event.at), _later(since, event.since)
+    if precision is not Precision.EXACT and event is not None:
+        if event.precision is Precision.EXACT:
+            at, precision = event.at, Precision.EXACT
+        else:
+            at, since = min(at, event.at), event.since
     # What the workflow did itself is not put down to a person who did something at the same time.
     person = (
         event is not None
@@ -286,7 +162,7 @@ def _merge(row: TransitionRecord, event: PlatformEvent | None, before: datetime 
     )
     return HistoryRow(
         at=at,
-        since=since if since is None or since <= at else at,
+        since=since,
         precision=precision,
         task_id=row.task_id,
         map_index=row.map_index,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from louver.history import PlatformEvent
+from louver.platform_events import PlatformEvent
 from louver_provider.airflow_history import AirflowRun, LogRow, TryRow
 from louver_provider.airflow_requests import Request, requests_in
 from louver_provider.airflow_runs import run_events

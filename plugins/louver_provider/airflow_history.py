@@ -25,10 +25,23 @@ from sqlalchemy.orm import Session
 from louver.ledger.names import RunKey
 from louver_provider.airflow_requests import WITHOUT_RUN
 
-__all__ = ["ANY_DAG", "AirflowRun", "LogRow", "RunRow", "TryRow", "made_at", "read_requests", "read_run"]
+__all__ = [
+    "ANY_DAG",
+    "RECONCILED",
+    "AirflowRun",
+    "LogRow",
+    "RunRow",
+    "TryRow",
+    "made_at",
+    "read_requests",
+    "read_run",
+]
 
 ANY_DAG = "~"
 """What stands in the log for the Dag where a request was about several."""
+
+RECONCILED = "louver_reconciler"
+"""The event under which the reconciler writes down what it has set a task to, and why."""
 
 _TRY = (
     *("task_id", "map_index", "try_number", "max_tries", "state", "scheduled_dttm", "queued_dttm"),
@@ -81,6 +94,7 @@ class LogRow:
 
     :param owner: who asked, where somebody asked for something; the task's owner otherwise.
     :param extra: what was sent along; it may hold anything, so nothing of it is shown that is not known.
+    :param words: what Louver's own reconciler wrote.
     """
 
     at: datetime
@@ -91,6 +105,7 @@ class LogRow:
     try_number: int | None
     owner: str | None
     extra: Mapping[str, Any] = field(repr=False)
+    words: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,6 +255,7 @@ def _log(
             try_number=row.try_number,
             owner=row.owner_display_name or row.owner,
             extra=_extra(row.extra),
+            words=row.extra if row.event == RECONCILED else None,
         )
         for row in rows
     ]

@@ -8,7 +8,7 @@ it came about. Dry runs are no requests: opening the Clear dialog asks for nothi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Protocol
@@ -111,6 +111,11 @@ class Request:
             return f"{self.event}: the whole run {self.state}"
         return self.event if self.state is None else f"{self.event}: {self.state}"
 
+    @property
+    def words_of_clear(self) -> str:
+        """What it was, where it cleared a task."""
+        return f"{self.event} upstream: {self.state}" if self.verb is Verb.MARK else self.event
+
 
 def requests_in(rows: Iterable[Logged], key: RunKey) -> list[Request]:
     """What was asked for about the run, in order of time."""
@@ -125,6 +130,7 @@ def asked_by(
     at: datetime,
     since: datetime | None = None,
     state: str | None = None,
+    downstream: bool = False,
 ) -> tuple[Request, ...]:
     """
     The requests that may have changed the task at that moment, the latest of each person.
@@ -132,13 +138,14 @@ def asked_by(
     :param at: when the task was changed; where only bounds are known, the later one.
     :param since: the earlier one.
     :param state: what it was changed to; of a whole run some tasks are skipped whatever was asked for.
+    :param downstream: they changed it by what they did to a task upstream of it.
     """
     wanted = set(verbs)
     found = [
         request
         for request in requests
         if request.verb in wanted
-        and request.may_concern(task_id)
+        and (downstream or request.may_concern(task_id))
         and (since or at - WITHIN) <= request.at <= at
         and _may_bring(request, state)
     ]
@@ -158,12 +165,10 @@ def cleared_by(
     asked = asked_by(requests, (Verb.CLEAR,), task_id, at=at, since=since)
     if asked:
         return asked
-    marks = [
-        replace(request, tasks=None, state=None, event=f"{request.event} upstream: {request.state}")
-        for request in requests
-        if request.verb is Verb.MARK and request.tasks != frozenset([task_id])
+    upstream = [
+        request for request in requests if request.verb is Verb.MARK and request.tasks != frozenset([task_id])
     ]
-    return asked_by(marks, (Verb.MARK,), task_id, at=at, since=since)
+    return asked_by(upstream, (Verb.MARK,), task_id, at=at, since=since, downstream=True)
 
 
 def _may_bring(request: Request, state: str | None) -> bool:

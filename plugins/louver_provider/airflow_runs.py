@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from louver.history import PlatformEvent
+from louver.platform_events import PlatformEvent
 from louver.states import Precision, TaskState
 from louver_provider.airflow_history import AirflowRun, RunRow
 from louver_provider.airflow_requests import Request, Verb
@@ -35,7 +35,7 @@ def run_events(seen: AirflowRun, requests: Sequence[Request]) -> list[PlatformEv
     events: list[PlatformEvent] = []
     known: list[Request] = []
     if seen.run is not None:
-        making, ending = _making(seen.run, requests), _ending(seen.run, requests)
+        making, ending = _making(seen.run, requests), _ending(seen, seen.run, requests)
         events += _life(seen.run, ending)
         known = [request for request in (making, ending) if request is not None]
     told = [request for request in requests if request.named and request not in known]
@@ -58,17 +58,24 @@ def _making(run: RunRow, requests: Sequence[Request]) -> Request | None:
     )
 
 
-def _ending(run: RunRow, requests: Sequence[Request]) -> Request | None:
-    """The request that ended the run."""
-    if run.end is None or run.state not in _OVER:
+def _ending(seen: AirflowRun, run: RunRow, requests: Sequence[Request]) -> Request | None:
+    """
+    The request that ended the run.
+
+    Where a teardown has still to run, it is not the request that ends it, but the scheduler, later.
+    """
+    end = run.end
+    if end is None or run.state not in _OVER:
         return None
+    ends = [row.end for row in seen.tries if row.end is not None and row.end <= end]
     return next(
         (
             request
             for request in reversed(requests)
             if request.verb is Verb.MARK_RUN
             and request.state == run.state
-            and timedelta(0) <= run.end - request.at <= _AT_ONCE
+            and timedelta(0) <= end - request.at <= _AT_ONCE
+            and not any(request.at < moment < end for moment in ends)
         ),
         None,
     )

@@ -8,46 +8,20 @@ of it without a process, stands in the columns of its row alone, which hold the 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from louver.history import PlatformEvent
+from louver.platform_events import PLATFORM, PlatformEvent
 from louver.states import Precision, TaskState
-from louver_provider.airflow_history import LogRow, RunRow, TryRow
-from louver_provider.airflow_requests import Request, Verb, asked_by, cleared_by
+from louver_provider.airflow_askers import Askers, Doing
+from louver_provider.airflow_history import RECONCILED, LogRow, RunRow, TryRow
+from louver_provider.airflow_requests import Request
+from louver_provider.airflow_words import BEFORE_START, EXPLAINED, MEANS, TERMINAL
 
-__all__ = ["MEANS", "TaskTold", "attribution", "task_events"]
+__all__ = ["TaskTold", "task_events"]
 
-_S = TaskState
-
-_ENDED_OTHERWISE = frozenset({_S.SKIPPED, _S.CANCELLED, _S.LOST})
-
-MEANS: Mapping[str, frozenset[TaskState]] = {
-    "scheduled": frozenset({_S.QUEUED}),
-    "running": frozenset({_S.STARTING}),
-    "awaiting_input": frozenset({_S.PAUSED}),
-    "deferred": frozenset({_S.BLOCKED}),
-    "up_for_retry": frozenset({_S.RETRY_WAIT}),
-    "restarting": frozenset({_S.QUEUED, _S.RETRY_WAIT}),
-    "success": frozenset({_S.SUCCEEDED}),
-    "failed": frozenset({_S.FAILED, _S.STOPPED, _S.LOST}),
-    "skipped": _ENDED_OTHERWISE,
-    "upstream_failed": _ENDED_OTHERWISE,
-    "removed": _ENDED_OTHERWISE,
-}
-"""What Louver may have recorded the same event as, by Airflow's word for it (semantics section 1)."""
-
-_TERMINAL = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
-_BEFORE_START = ("scheduled", "queued")
-_AGAIN = frozenset({"up_for_retry", "failed", "louver_reconciler"})
-
-_WORDS = {
-    "heartbeat timeout": "its supervisor gave no sign of life for too long",
-    "state mismatch": "the executor reported an end that Airflow did not know of",
-    "stuck in queued reschedule": "it was queued for too long, and is queued again",
-    "stuck in queued tries exceeded": "it was queued for too long, too often",
-}
+_AGAIN = frozenset({"up_for_retry", "failed", RECONCILED})
 
 _AT_ONCE = timedelta(seconds=2)
 """What Airflow writes in one transaction lies within that time."""
@@ -110,25 +84,22 @@ def task_events(
 
 def _without_remains(row: TryRow, before: TryRow) -> TryRow:
     """The row without what is left in it of the try before, which Airflow overwrites one by one."""
-    kept = {
-        name: None if getattr(row, name) == getattr(before, name) else getattr(row, name)
-        for name in ("scheduled_at", "queued_at", "start", "end")
-    }
-    return replace(row, **kept)
 
+    def own(moment: datetime | None, left: datetime | None) -> datetime | None:
+        return None if moment == left else moment
 
-def attribution(requests: Sequence[Request]) -> tuple[str | None, str, str | None]:
-    """Actor, source and reason of what one of these requests did; more than one leaves the actor open."""
-    last = requests[-1]
-    if len(requests) == 1:
-        return last.actor, str(last.source), last.words
-    names = ", ".join(f"{request.actor or 'somebody'} ({request.words})" for request in requests)
-    return None, str(last.source), f"one of: {names}"
+    return replace(
+        row,
+        scheduled_at=own(row.scheduled_at, before.scheduled_at),
+        queued_at=own(row.queued_at, before.queued_at),
+        start=own(row.start, before.start),
+        end=own(row.end, before.end),
+    )
 
 
 def _in_try(event: PlatformEvent) -> tuple[datetime, int]:
-    words = event.said.split(", ")
-    return event.at, _BEFORE_START.index(words[0]) if words[0] in _BEFORE_START else len(_BEFORE_START)
+    first = event.said.split(", ")[0]
+    return event.at, BEFORE_START.index(first) if first in BEFORE_START else len(BEFORE_START)
 
 
 class _Story:
@@ -143,9 +114,9 @@ class _Story:
     ) -> None:
         self._task_id, self._map_index = place
         self._log = log
-        self._requests = requests
+        self._askers = Askers(place[0], requests)
         self._run = run
-        self.told = TaskTold()
+        self.told = TaskTold(explained=self._askers.explained)
 
     # What a try tells
 
@@ -163,14 +134,20 @@ class _Story:
             self._add("running", row.start, number, reason="the log has it no more")
         first = len(self.told.events)
         for entry in log:
-            said = self._said(entry, row, following)
-            reason = "found by the scheduler" if said != entry.event else _WORDS.get(entry.event)
-            self._add(said, entry.at, number, reason=reason)
+            self._tell_logged(entry, self._said(entry, row, following), number)
         self._tell_waits(row, starts, number)
         # Of one moment: it is scheduled before it is queued, and queued before it runs.
         self.told.events[first:] = sorted(self.told.events[first:], key=_in_try)
         if row is not None:
             self._tell_column(row, following, log)
+
+    def _tell_logged(self, entry: LogRow, said: str, number: int | None) -> None:
+        if entry.event == RECONCILED:
+            reason = (entry.words or "").partition(": ")[2] or None
+            self._add(said, entry.at, number, trigger="louver:reconciled", source="reconciler", reason=reason)
+        else:
+            reason = "found by the scheduler" if said != entry.event else EXPLAINED.get(entry.event)
+            self._add(said, entry.at, number, reason=reason)
 
     def _is_unlogged(self, row: TryRow) -> bool:
         """Whether it ran, and the log has no start near that time: not even one of a try before."""
@@ -181,7 +158,7 @@ class _Story:
     def _tell_waits(self, row: TryRow | None, starts: Sequence[datetime], number: int | None) -> None:
         """When it was scheduled and queued: of several starts the columns tell the last alone."""
         known: dict[int, set[str]] = defaultdict(set)
-        for said in _BEFORE_START:
+        for said in BEFORE_START:
             at = None if row is None else row.scheduled_at if said == "scheduled" else row.queued_at
             if at is None:
                 continue
@@ -189,7 +166,7 @@ class _Story:
             known[before].add(said)
             self._add(said, at, number)
         for index, start in enumerate(starts):
-            lost = [said for said in _BEFORE_START if said not in known[index]]
+            lost = [said for said in BEFORE_START if said not in known[index]]
             if not lost:
                 continue
             self._add(
@@ -208,6 +185,9 @@ class _Story:
 
         The scheduler writes ``failed`` where a process is lost, also where it will be tried again (case C05).
         """
+        if entry.event == RECONCILED:
+            state = (entry.words or "").partition(":")[0]
+            return state if state in MEANS else entry.event
         if entry.event != "failed" or "host_name" in entry.extra:
             return entry.event
         if row is None:
@@ -219,25 +199,27 @@ class _Story:
 
     def _tell_column(self, row: TryRow, following: TryRow | None, log: Sequence[LogRow]) -> None:
         """What the row's own state tells, where the log does not."""
-        states = [entry for entry in log if entry.event in MEANS]
-        last = states[-1] if states else None
-        if row.state is None or row.state in _BEFORE_START or (last is not None and last.event == row.state):
+        logged = [(entry.at, self._said(entry, row, following)) for entry in log]
+        states = [(at, said) for at, said in logged if said in MEANS]
+        at, said = states[-1] if states else (None, None)
+        if row.state is None or row.state in BEFORE_START or said == row.state:
             return
-        ended = last is not None and (last.event in _TERMINAL or last.event == "up_for_retry")
-        if row.archived and row.state == "failed" and self._is_filed(row, following, last):
+        if row.archived and row.state == "failed" and self._is_filed(row, following, at, said):
             self._tell_earlier_clear(row, following)
-        elif not ended and row.state in _TERMINAL and row.end is not None and self._is_fresh(row):
+        elif said not in TERMINAL and said != "up_for_retry" and self._is_fresh(row) and row.end is not None:
             self._tell_end(row, at=row.end, since=None)
         elif row.updated_at is not None:
             # A finished task that is marked keeps the time of its first end.
-            known = [moment for moment in (row.end, last.at if last is not None else None) if moment]
+            known = [moment for moment in (row.end, at) if moment is not None]
             self._tell_end(row, at=row.updated_at, since=max(known, default=None))
 
     def _is_fresh(self, row: TryRow) -> bool:
         """Whether it came to its state when it came to its end; a second mark leaves the end as it is."""
-        if row.end is None or row.updated_at is None or row.updated_at - row.end > _WRITTEN:
+        if row.state not in TERMINAL or row.end is None or row.updated_at is None:
             return False
-        asked = self._asked((Verb.MARK, Verb.MARK_RUN), at=row.updated_at, since=row.end, state=row.state)
+        if not timedelta(0) <= row.updated_at - row.end <= _WRITTEN:
+            return False
+        asked = self._askers.marked(at=row.updated_at, since=row.end, state=row.state)
         return not any(request.at > row.end for request in asked)
 
     def _tell_earlier_clear(self, row: TryRow, following: TryRow | None) -> None:
@@ -245,51 +227,42 @@ class _Story:
         made = following.made_at if following is not None else None
         if row.end is None or made is None or made - row.end <= _AT_ONCE:
             return
-        asked = cleared_by(self._requests, self._task_id, at=row.end)
+        asked = self._askers.cleared(at=row.end)
         if asked:
-            self._tell_cleared(asked, row.end, row.try_number, frozenset({_S.PENDING}))
+            doing = self._askers.tell_clear(asked)
+            self._tell_cleared(doing, row.end, row.try_number, frozenset({TaskState.PENDING}))
 
-    def _is_filed(self, row: TryRow, following: TryRow | None, last: LogRow | None) -> bool:
+    def _is_filed(
+        self, row: TryRow, following: TryRow | None, last_at: datetime | None, last: str | None
+    ) -> bool:
         """
         Whether it is called failed for having been put away unfinished: Airflow files such a try so.
 
         What did fail stands in the log as well, and what somebody marked so was asked for there.
         """
-        if last is not None and last.event == "up_for_retry":
+        if last == "up_for_retry":
             return True
         made = following.made_at if following is not None else None
-        verbs = (Verb.MARK, Verb.MARK_RUN)
         if row.end is not None:
-            marks = self._asked(verbs, at=row.end, state="failed")
-            clears = cleared_by(self._requests, self._task_id, at=row.end)
+            marks = self._askers.marked(at=row.end, state="failed")
+            clears = self._askers.cleared(at=row.end)
             if marks and (not clears or marks[-1].at > clears[-1].at):
                 return False
             if clears or (made is not None and abs(made - row.end) <= _AT_ONCE):
                 return True
         until = made or row.updated_at or row.end
-        since = last.at if last is not None else row.made_at
-        return until is None or not self._asked(verbs, at=until, since=since, state="failed")
-
-    def _asked(
-        self,
-        verbs: Sequence[Verb],
-        *,
-        at: datetime,
-        since: datetime | None = None,
-        state: str | None = None,
-    ) -> tuple[Request, ...]:
-        return asked_by(self._requests, verbs, self._task_id, at=at, since=since, state=state)
+        since = last_at or row.made_at
+        return until is None or not self._askers.marked(at=until, since=since, state="failed")
 
     def _tell_end(self, row: TryRow, *, at: datetime, since: datetime | None) -> None:
         """A state that no process reported: a person's doing, or the scheduler's."""
         said = row.state or "no state"
-        bounded = since is not None or row.state not in _TERMINAL or at != row.end
-        asked = self._asked((Verb.MARK, Verb.MARK_RUN), at=at, since=since, state=row.state)
-        precision = Precision.BOUNDED if bounded else Precision.EXACT
+        exact = since is None and row.state in TERMINAL and at == row.end
+        asked = self._askers.marked(at=at, since=since, state=row.state)
+        precision = Precision.EXACT if exact else Precision.BOUNDED
         if asked:
-            self.told.explained.extend(asked)
-            actor, source, reason = attribution(asked)
-            earliest = max(filter(None, [since, asked[0].at])) if bounded else None
+            doing = self._askers.tell_mark(asked)
+            earliest = None if exact else max(filter(None, [since, doing.asked_at]))
             self._add(
                 said,
                 at,
@@ -297,23 +270,20 @@ class _Story:
                 since=earliest,
                 precision=precision,
                 trigger="user:marked",
-                actor=actor,
-                source=source,
-                reason=reason,
+                doing=doing,
             )
-        elif self._timed_out(row, at):
-            reason = "the run passed its dagrun_timeout"
+        elif self._run is not None and self._timed_out(row, at):
             self._add(
                 said,
                 at,
                 row.try_number,
-                since=self._run.end if self._run is not None else since,
+                since=self._run.end,
                 precision=Precision.BOUNDED,
                 trigger="airflow:dagrun_timeout",
-                reason=reason,
+                reason="the run passed its dagrun_timeout",
             )
         else:
-            earliest = (since or self._before(at)) if bounded else None
+            earliest = None if exact else since or self._before(at)
             self._add(said, at, row.try_number, since=earliest, precision=precision)
 
     def _timed_out(self, row: TryRow, at: datetime) -> bool:
@@ -337,7 +307,9 @@ class _Story:
         at = made + _MILLISECOND if made is not None else following.scheduled_at or following.updated_at
         if at is None:
             return
-        asked = cleared_by(self._requests, self._task_id, at=at)
+        # Ids that are made in one millisecond are told apart by going on to the next one.
+        at = min(filter(None, [at, following.updated_at]))
+        asked = self._askers.cleared(at=at)
         if not asked and not raised and following.state != "restarting":
             self._add(
                 "another try", at, following.try_number, since=self._before(at), precision=Precision.BOUNDED
@@ -345,32 +317,36 @@ class _Story:
             return
         states = [entry.event for entry in log if entry.event in MEANS and entry.at <= at]
         running = states[-1:] == ["running"]
-        means = frozenset({_S.PENDING}) | (MEANS["restarting"] if running else frozenset())
-        self._tell_cleared(asked, at, row.try_number, means)
+        means = frozenset({TaskState.PENDING}) | (MEANS["restarting"] if running else frozenset())
+        doing = self._askers.tell_clear(asked) if asked else None
+        self._tell_cleared(doing, at, row.try_number, means)
 
     def _tell_cleared(
-        self, asked: Sequence[Request], at: datetime, try_number: int, means: frozenset[TaskState]
+        self, doing: Doing | None, at: datetime, try_number: int, means: frozenset[TaskState]
     ) -> None:
-        actor, source, reason = attribution(asked) if asked else (None, "airflow", "nobody is known")
-        self.told.explained.extend(asked)
         self._add(
             "cleared",
             at,
             try_number,
-            since=asked[0].at if asked else self._before(at),
+            since=doing.asked_at if doing is not None else self._before(at),
             precision=Precision.BOUNDED,
             means=means,
             trigger="user:cleared",
-            actor=actor,
-            source=source,
-            reason=reason,
+            doing=doing,
+            reason=None if doing is not None else "nobody is known",
         )
 
     def tell_unscheduled(self, row: TryRow) -> None:
         """What became of a task that was cleared, or waits to be tried again, and was not scheduled since."""
         if row.state is None or row.updated_at is None or row.state == "up_for_retry":
             return
-        if row.state in _TERMINAL and row.end is not None and self._is_fresh(row):
+        since = row.made_at
+        if any(
+            event.said == row.state and (since is None or event.at >= since) for event in self.told.events
+        ):
+            # The reconciler logs what it does to a task, under the number of its last try.
+            return
+        if row.end is not None and self._is_fresh(row):
             self._tell_end(row, at=row.end, since=None)
         else:
             self._tell_end(row, at=row.updated_at, since=row.made_at)
@@ -401,8 +377,8 @@ class _Story:
         precision: Precision = Precision.EXACT,
         means: frozenset[TaskState] | None = None,
         trigger: str | None = None,
-        actor: str | None = None,
-        source: str = "airflow",
+        doing: Doing | None = None,
+        source: str = PLATFORM,
         reason: str | None = None,
     ) -> None:
         name = said.replace(", ", "_").replace(" ", "_")
@@ -414,9 +390,9 @@ class _Story:
                 precision=precision,
                 means=MEANS.get(said, frozenset()) if means is None else means,
                 trigger=trigger or f"airflow:{name}",
-                actor=actor,
-                source=source,
-                reason=reason,
+                actor=doing.actor if doing is not None else None,
+                source=doing.source if doing is not None else source,
+                reason=doing.reason if doing is not None else reason,
                 task_id=self._task_id,
                 map_index=self._map_index,
                 try_number=try_number,

@@ -149,7 +149,7 @@ def record_clears(dag_id: str, *, since: datetime) -> None:
                     to=TaskState.QUEUED if restarts else TaskState.PENDING,
                     trigger="executor:restarting" if restarts else "user:cleared",
                     at=min(max(filter(None, [made_at(row.id), since])), now),
-                    **_whose(asked),
+                    **_whose(asked, [request.words_of_clear for request in asked]),
                 )
                 deeds.append(
                     Deed(
@@ -245,7 +245,7 @@ def _mark(
         trigger="orchestrator:cascade" if ended else "user:marked",
         failure_kind=FailureKind.EXCEPTION if to is TaskState.FAILED else None,
         at=now,
-        **_whose(asked),
+        **_whose(asked, [request.words for request in asked]),
     )
     return Deed(task=key, change=change, run_after=run_after)
 
@@ -258,14 +258,14 @@ def is_same_run(marker: str | None, run_after: datetime | None) -> bool:
         return False
 
 
-def _whose(asked: Sequence[Request]) -> dict[str, Any]:
+def _whose(asked: Sequence[Request], words: Sequence[str]) -> dict[str, Any]:
     """Actor and reason; two people at the same moment leave the actor open."""
     if not asked:
         return {"reason": "set in Airflow"}
     if len({request.actor for request in asked}) == 1:
-        return {"actor": asked[-1].actor, "reason": asked[-1].words}
+        return {"actor": asked[-1].actor, "reason": words[-1]}
     names = " or ".join(request.actor or "somebody" for request in asked)
-    return {"reason": f"{asked[-1].words}, by {names}"}
+    return {"reason": f"{words[-1]}, by {names}"}
 
 
 def _requests(session: Session, run: RunKey) -> list[Request]:

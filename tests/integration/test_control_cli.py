@@ -220,7 +220,9 @@ def test_stopping_a_run_ends_its_request_for_approval(control) -> None:
 
     code, rows = control.louver("stop", run_id)
 
-    assert (code, [row["became"] for row in rows]) == (0, ["delivered", "recorded"])
+    asked, waiting = (row["became"] for row in rows)
+    # Whether the step has ended by the time the command tells of it is a race that both may win.
+    assert (code, asked in ("delivered", "done"), waiting) == (0, True, "recorded")
     assert control.ended("asking", run_id) == "failed"
     code, found = control.louver("approvals", run_id, "--all")
     assert [row["decision"] for row in found] == ["void"]

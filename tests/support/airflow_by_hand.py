@@ -112,6 +112,8 @@ class AirflowByHand:
             patch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "s" * 64)
             # A step that does not react is ended by ending its process, which here is everybody's.
             patch.setattr("louver_provider.runtime.watching", lambda interval: None)
+            # Ids of Airflow's rows begin with the time and never go back; the test's time does.
+            patch.setattr("uuid6._last_v7_timestamp", None)
             rows = AirflowRows()
             yield cls(rows, pass_time=pass_time)
             rows.clear()

@@ -8,11 +8,11 @@ from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from louver.history import PlatformEvent
 from louver.ledger.contract import Ledger
 from louver.ledger.names import RunKey
 from louver.ledger.records import TransitionRecord
 from louver.ledger.requests import RunFilter
+from louver.platform_events import PlatformEvent
 from louver_provider.cli.common import fail, louver_command, one_dag, show
 from louver_provider.cli.views import history_rows
 from louver_provider.hooks.ledger import get_ledger

@@ -7,10 +7,11 @@ from typing import Any
 
 from louver.closing import RunOverview, overview
 from louver.control import is_pause
-from louver.history import PlatformEvent, history
+from louver.history import history
 from louver.ledger.contract import Ledger
 from louver.ledger.names import CommandState, Verb
 from louver.ledger.records import CommandRecord, RunRecord, TransitionRecord
+from louver.platform_events import PlatformEvent
 from louver.states import TaskState
 from louver.timestamps import to_utc_text
 from louver_provider.cli.listings import command_row, progress_of
