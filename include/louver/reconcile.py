@@ -274,7 +274,8 @@ class _Case:
         seen = self.facts.seen
         if seen.max_tries > record.max_tries:
             # Cleared, and nobody has opened it again yet.
-            return [self._late_to_start(record)] if seen.shown is Shown.WAITING else []
+            # Of a run that is over nothing starts, so nothing starts too late.
+            return [self._late_to_start(record)] if seen.shown is Shown.WAITING and not self.over else []
         if record.state in _REFUSED and seen.shown in (Shown.WAITING, Shown.RETRYING):
             return [(self._end(None, why=f"it is {record.state} already"),)]
         return []

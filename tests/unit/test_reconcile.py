@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from louver.ledger.names import CommandState, Decision, TaskKey, Verb
@@ -646,6 +646,11 @@ def test_nobody_is_stopped_without_proof_nor_lost_by_silence_alone(
 
 
 @given(given_facts=anything, way=ways)
+@example(
+    # Of a run that is over nothing starts, so what the ledger missed of it is never late to start.
+    given_facts=facts(None, sighting(Shown.WAITING, max_tries=1, ready_at=STALE), node=LIMITED),
+    way={"over": True, "explained": True, "witness": Witness()},
+)
 def test_a_task_is_marked_once(given_facts: TaskFacts, way: dict[str, Any]) -> None:
     """What is decided again of what was marked marks nothing that was marked already."""
     chains = decide(given_facts, **way)
