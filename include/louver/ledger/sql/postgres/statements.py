@@ -157,7 +157,7 @@ _FENCE = f"""
     SELECT 1 FROM louver_task t
     WHERE {_TOKEN} AND EXISTS (SELECT 1 FROM louver_run r WHERE {_RUN})
 """
-_PAYLOAD = f"{_insert(PayloadRecord, 'p')} FROM {{source}} {_replacing(PayloadRecord)}"
+_PAYLOAD = f"{_insert(PayloadRecord, 'p', {'saved_at': ':now'})} FROM {{source}} {_replacing(PayloadRecord)}"
 
 _PAYLOAD_TYPES = _types_of(PayloadRecord, "p")
 _EFFECT_TYPES = _types_of(EffectRecord, "e")
@@ -183,7 +183,8 @@ _BEGUN = {
     "approval_id": "NULL",
     "commit_sequence": "NULL",
     "reason": "NULL",
-    "updated_at": ":e_started_at",
+    "started_at": ":now",
+    "updated_at": ":now",
 }
 
 FENCE = Statement("fence", f"{_FENCE}", {})
@@ -207,10 +208,8 @@ COMMIT = Statement(
     WITH held AS ({_FENCE} FOR UPDATE OF t),
     mine AS (
         SELECT 1 FROM louver_effect e, held
-        WHERE e.scope = :scope AND e.key = :key AND e.epoch = :epoch
-            AND e.state = 'started' AND e.kind = 'forward' AND e.session = :session AND e.ticket = :ticket
-            AND e.dag_id = :dag_id AND e.run_id = :run_id
-            AND e.task_id = :task_id AND e.map_index = :map_index
+        WHERE e.scope = :scope AND e.key = :key AND e.epoch = :epoch AND e.ticket = :ticket
+            AND e.state = 'started' AND e.kind = 'forward' AND e.session = :session
         FOR UPDATE OF e
     ),
     placed AS (
@@ -229,7 +228,12 @@ COMMIT = Statement(
     """,
     {"scope": "text", "key": "text", "epoch": "bigint", "ticket": "text", **_PAYLOAD_TYPES},
 )
-"""Commit a started effect of this very session."""
+"""
+Commit a started effect of this very session.
+
+Its ticket tells whose it is: nobody else has the same one. Were its run compared too, the server might look
+for it among all effects of the run, by a plan that it made when there were few.
+"""
 
 _MOVED = f"""
     UPDATE louver_task t

@@ -122,7 +122,6 @@ class PostgresLedger(SqlLedger):
                     "key": record.key,
                     "epoch": record.epoch,
                     "ticket": record.ticket,
-                    "now": now,
                 }
                 binding = effect_binding(record, "result")
                 values |= self._payload(record.result_payload, result, binding=binding, now=now)
@@ -257,7 +256,9 @@ class PostgresLedger(SqlLedger):
 
     def _payload(self, payload_id: str, value: Any, *, binding: Mapping[str, Any], now: datetime) -> _Values:
         envelope = self._sealed(value, binding=binding)
-        return values_of(storable(PayloadRecord(payload_id=payload_id, envelope=envelope, saved_at=now)), "p")
+        record = storable(PayloadRecord(payload_id=payload_id, envelope=envelope, saved_at=now))
+        # The one moment of all that the statement writes: each value costs the client and the server.
+        return {"p_payload_id": payload_id, "p_envelope": envelope, "now": record.saved_at}
 
     def _checkpoint(self, token: Token, name: str, value: Any, *, now: datetime) -> _Values | None:
         session = self._session(token, with_definition=True)
