@@ -1,6 +1,6 @@
 # Thin: every target calls a script, and every script sets up what it needs by itself.
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test unit lint bench-ledger
+.PHONY: help demo up down test unit lint bench-ledger bench-buckets bench-control
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -25,3 +25,9 @@ lint: ## ruff, mypy, import contracts
 
 bench-ledger: ## what the ledger costs, beside bare inserts and dbos (5 minutes); ARGS="--quick" tries it
 	@scripts/bench-ledger $(ARGS)
+
+bench-control: ## what control costs, on a real Airflow (10 minutes); ARGS="--quick" tries it
+	@scripts/bench-control $(ARGS)
+
+bench-buckets: ## what routing into buckets costs Airflow (10 minutes); ARGS="--quick" tries it
+	@scripts/bench-buckets $(ARGS)

@@ -21,7 +21,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from airflow_rest import AirflowRest, RestError, TimedOut, wait_for
-from airflow_settings import COMPONENTS, ROOT, airflow_environment, component_settings
+from airflow_settings import (
+    COMPONENTS,
+    ROOT,
+    airflow_environment,
+    component_settings,
+    suited_to_database,
+)
 from processes import Components, ended_by_all_means, last_lines, read_json, write_json
 
 __all__ = ["ROOT", "AirflowHome", "CliResult", "HomeError"]
@@ -110,6 +116,11 @@ class AirflowHome:
         return self.path / "louver.db"
 
     @property
+    def ledger_url(self) -> str:
+        """Where the ledger is: that file, unless the settings say otherwise."""
+        return self.env()["AIRFLOW__LOUVER__LEDGER_URL"]
+
+    @property
     def airflow_db(self) -> Path:
         """Airflow's metadata database."""
         return self.path / "airflow.db"
@@ -166,7 +177,7 @@ class AirflowHome:
     def env(self) -> dict[str, str]:
         """The environment of every process of this Airflow."""
         own = airflow_environment(self.path, self._kept(), python=self.python, users=self._users)
-        return {**own, **self._settings}
+        return suited_to_database({**own, **self._settings})
 
     # Commands
 
@@ -244,7 +255,7 @@ class AirflowHome:
             for name, arguments in COMPONENTS.items():
                 if name == "scheduler":
                     self._await_task_api()
-                env = {**self.env(), **component_settings(name, self._kept())}
+                env = suited_to_database({**self.env(), **component_settings(name, self._kept())})
                 self._components.start(name, self._command(*arguments), env=env, folder=self.path)
             self._await_health(since)
             self._await_dags(list(dags))

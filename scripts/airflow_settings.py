@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["COMPONENTS", "ROOT", "airflow_environment", "component_settings"]
+__all__ = ["COMPONENTS", "ROOT", "airflow_environment", "component_settings", "suited_to_database"]
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -34,8 +34,16 @@ COMPONENTS = {
 
 LOCAL_BUNDLE = "airflow.dag_processing.bundles.local.LocalDagBundle"
 
-#: What a caller's Python settings would change in Airflow's processes.
-HIDDEN = ("PYTHONPATH", "PYTHONHOME", "PYTHONWARNINGS", "PYTHONOPTIMIZE", "PYTHONSTARTUP")
+#: What a caller's Python settings would change in Airflow's processes. Without bytecode each task would
+#: compile what its Dag imports anew.
+HIDDEN = (
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONHOME",
+    "PYTHONOPTIMIZE",
+    "PYTHONPATH",
+    "PYTHONSTARTUP",
+    "PYTHONWARNINGS",
+)
 
 
 def airflow_environment(
@@ -99,6 +107,14 @@ def component_settings(name: str, kept: Mapping[str, Any]) -> dict[str, str]:
         short = "airflow_local_settings.SQLITE_API_CONNECT_ARGS"
         return {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS": short}
     return {}
+
+
+def suited_to_database(environment: Mapping[str, str]) -> dict[str, str]:
+    """The same, without the wait for a lock that only SQLite knows where Airflow's database is another."""
+    if environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"].startswith("sqlite:"):
+        return dict(environment)
+    alone = "airflow_local_settings.SQLITE_"
+    return {name: value for name, value in environment.items() if not value.startswith(alone)}
 
 
 def _read_env(path: Path) -> dict[str, str]:

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from louver.effects import EffectCall, run_effect, settle_in_progress, verify_effect
-from louver.errors import EffectInProgress, EffectUnknown, LedgerError, describe
+from louver.errors import EffectInProgress, EffectUnknown, IntegrityError, LedgerError, describe
 from louver.ledger.names import EffectKind, EffectState, OnUnknown, RunKey
 from louver.ledger.records import EffectRecord
 from louver.policies import RetryPolicy, decide_retry
@@ -155,6 +155,8 @@ def _quiesce(run: RunKey, runtime: StepRuntime) -> None:
             and current.kind is EffectKind.FORWARD
         ):
             try:
+                # Nobody is asked by a function that was exchanged in the effect's row.
+                runtime.ledger.load_effect(current)
                 verify_effect(current, runtime)
             except LedgerError:
                 raise
@@ -166,6 +168,11 @@ def _quiesce(run: RunKey, runtime: StepRuntime) -> None:
 
 
 def _compensate(effect: EffectRecord, runtime: StepRuntime) -> EffectState:
+    try:
+        # What its row says is believed only where the ledger vouches for it.
+        intent, result = runtime.ledger.load_effect(effect)
+    except IntegrityError as error:
+        return _give_up(effect, runtime, describe(error))
     if effect.undo is None and effect.state is EffectState.COMMITTED:
         runtime.log.tell("undo.none", "effect %s: it has no compensation and stands", effect.reference)
         return effect.state
@@ -175,7 +182,7 @@ def _compensate(effect: EffectRecord, runtime: StepRuntime) -> EffectState:
     while True:
         attempt += 1
         try:
-            run_effect(_undo_call(effect, runtime), runtime)
+            run_effect(_undo_call(effect, intent, result), runtime)
         except (LedgerError, EffectInProgress):
             # Another process may be undoing it at this moment; it is not for this one to give it up.
             raise
@@ -193,8 +200,7 @@ def _compensate(effect: EffectRecord, runtime: StepRuntime) -> EffectState:
             return EffectState.UNDONE
 
 
-def _undo_call(effect: EffectRecord, runtime: StepRuntime) -> EffectCall:
-    intent, result = runtime.ledger.load_effect(effect)
+def _undo_call(effect: EffectRecord, intent: Any, result: Any) -> EffectCall:
     function = resolve(effect.undo or "", what=f"compensation of effect {effect.name!r}")
 
     def perform(key: str) -> Any:

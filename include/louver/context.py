@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn, Protocol
 
@@ -111,6 +112,22 @@ class TaskContext:
     def attempt(self) -> int:
         """Which attempt of this generation runs, from 1."""
         return self._runtime.token.attempt
+
+    @property
+    def artifact_dir(self) -> Path:
+        """
+        A directory for this attempt's files, made when it is first asked for (row T8).
+
+        No other attempt has it, of this task or another; after a pause the attempt finds it again. Only its
+        owner may look into it. It is removed when the run is cleaned from the ledger. What another step needs
+        does not belong here: that may run on another machine.
+
+        :raises ConfigurationError: where it cannot be made.
+        """
+        places = self._runtime.places
+        if places is None:
+            raise ConfigurationError("this process was given no place for artifacts")
+        return places.make(self._runtime.token)
 
     def input(self, node: str, default: Any = None) -> Any:
         """The result of an upstream node, or ``default`` where it did not succeed."""

@@ -196,6 +196,7 @@ def _node(content: Any, index: int) -> Node:
             "queue": reader.take("queue", (str, type(None)), "a string", None),
             "priority": reader.take("priority", int, "a whole number", 1),
             "on_failure": reader.take("on_failure", str, "'fail' or 'continue'", "fail"),
+            "resources": reader.take("resources", dict, "an object of whole numbers", {}),
         }
     reader.done()
     return build(**common)
@@ -307,6 +308,7 @@ def _write_node(node: Node) -> dict[str, Any]:
     return (
         common
         | ({"timeouts": limits} if limits else {})
+        | ({"resources": dict(node.resources)} if node.resources else {})
         | {
             "task": node.task,
             "retry": {

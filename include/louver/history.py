@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from louver.history_pairs import following_pairs, pair
-from louver.ledger.records import TransitionRecord
+from louver.history_pairs import BY_PEOPLE, PROMPT, following_pairs, pair
+from louver.ledger.names import Verb
+from louver.ledger.records import CommandRecord, TransitionRecord
 from louver.platform_events import PlatformEvent
 from louver.states import Precision, TaskState
 
@@ -33,8 +34,8 @@ class HistoryRow:
     :param from_state: None for what is no transition of Louver's.
     :param said: the platform's word for it; None where the platform knows nothing of it.
     :param said_at: when it happened by the platform's tables.
-    :param source: who knows of it first: ``worker``, ``listener``, ``reconciler``, ``cli``, ``api``,
-        ``engine`` or ``airflow``.
+    :param source: by what way it came: ``cli`` or ``api`` where somebody asked for it there, else who knows
+        of it first: ``worker``, ``listener``, ``reconciler``, ``engine`` or ``airflow``.
     :param recorded_by: who wrote the ledger's row; None where the ledger has none.
     :param recorded_at: the time in the ledger's row, which is signed and stays as it is.
     """
@@ -62,29 +63,78 @@ class HistoryRow:
 _Place = tuple[str | None, int]
 """Task id and map index."""
 
-_BY_PEOPLE = "user:"
+_VERBS = {
+    "user:pause": Verb.PAUSE,
+    "runtime:pause_reached": Verb.PAUSE,
+    "runtime:pause_rolled_back": Verb.RESUME,
+    "user:resume": Verb.RESUME,
+    "user:stop": Verb.STOP,
+    "runtime:stop_confirmed": Verb.STOP,
+}
+"""Which command somebody's name in such a transition comes from."""
 
 
 def history(
-    transitions: Iterable[TransitionRecord], events: Iterable[PlatformEvent] = ()
+    transitions: Iterable[TransitionRecord],
+    events: Iterable[PlatformEvent] = (),
+    commands: Iterable[CommandRecord] = (),
 ) -> list[HistoryRow]:
     """
     The timeline of a run, or of some of its tasks.
 
     :param transitions: the ledger's, each task's in their order.
     :param events: the platform's, in any order.
+    :param commands: the ledger's: they tell by what way somebody asked for what a process carried out.
     """
+    asked = list(commands)
     stored: dict[_Place, list[TransitionRecord]] = defaultdict(list)
     told: dict[_Place, list[PlatformEvent]] = defaultdict(list)
-    for row in transitions:
+    rows = list(transitions)
+    for row in rows:
         stored[row.task_id, row.map_index].append(row)
     for event in events:
-        told[event.task_id, event.map_index].append(event)
+        if not _is_recorded(event, rows):
+            told[event.task_id, event.map_index].append(event)
     placed: list[tuple[datetime, HistoryRow]] = []
     for place in sorted(stored.keys() | told.keys(), key=_order):
         placed += _of_task(stored[place], sorted(told[place], key=_when))
     # Stable: what happened at one moment stays in the order of its task.
-    return [row for _, row in sorted(placed, key=lambda entry: entry[0])]
+    return [_with_way(row, asked) for _, row in sorted(placed, key=lambda entry: entry[0])]
+
+
+def _with_way(row: HistoryRow, commands: Iterable[CommandRecord]) -> HistoryRow:
+    """The row, with the way by which a command to the task came, where it carries one out."""
+    verb = _VERBS.get(row.trigger)
+    if verb is None or row.actor is None or row.recorded_at is None:
+        return row
+    for command in commands:
+        if (
+            (command.task_id, command.map_index) == (row.task_id, row.map_index)
+            and (command.verb, command.actor) == (verb, row.actor)
+            and command.generation == row.generation
+            and command.sent_at <= row.recorded_at <= (command.closed_at or row.recorded_at)
+        ):
+            return replace(row, source=str(command.source))
+    return row
+
+
+def _is_recorded(event: PlatformEvent, rows: Iterable[TransitionRecord]) -> bool:
+    """
+    Whether it is a request about several tasks, and the ledger holds what became of it, task by task.
+
+    The platform's own rows of these tasks may be gone by now.
+    """
+    return (
+        event.task_id is None
+        and event.unless_recorded is not None
+        and event.reason is not None
+        and any(
+            row.actor == event.actor
+            and event.reason in (row.reason or "")
+            and timedelta(0) <= row.at - event.at <= PROMPT
+            for row in rows
+        )
+    )
 
 
 def _order(place: _Place) -> tuple[str, int]:
@@ -158,7 +208,7 @@ def _merge(row: TransitionRecord, event: PlatformEvent | None) -> HistoryRow:
         event is not None
         and event.actor is not None
         and row.actor in (None, event.actor)
-        and row.trigger.startswith(_BY_PEOPLE)
+        and row.trigger.startswith(BY_PEOPLE)
     )
     return HistoryRow(
         at=at,

@@ -13,12 +13,12 @@ from louver.ledger.records import TransitionRecord
 from louver.platform_events import PlatformEvent
 from louver.states import Precision, Source, TaskState
 
-__all__ = ["following_pairs", "pair"]
+__all__ = ["BY_PEOPLE", "PROMPT", "following_pairs", "pair"]
 
 _SKEW = timedelta(milliseconds=250)
 """How far the clocks of two machines may be apart, and one event still be known for the same."""
 
-_PROMPT = timedelta(seconds=5)
+PROMPT = timedelta(seconds=5)
 """What is recorded at once is recorded within that time."""
 
 _REPORTED = timedelta(minutes=1)
@@ -27,7 +27,8 @@ _REPORTED = timedelta(minutes=1)
 _SLOW = timedelta(minutes=10)
 """How long a process may take from its start to the ledger."""
 
-_BY_PEOPLE = "user:"
+BY_PEOPLE = "user:"
+"""What triggers begin with where a person did it."""
 
 
 def pair(rows: Sequence[TransitionRecord], events: Sequence[PlatformEvent]) -> Mapping[int, int]:
@@ -87,12 +88,12 @@ def _may_be(row: TransitionRecord, event: PlatformEvent) -> bool:
     """Whether both may be the same, as far as that can be told without their neighbours."""
     if row.to_state not in event.means:
         return False
-    if row.precision is Precision.EXACT and event.trigger.startswith(_BY_PEOPLE):
+    if row.precision is Precision.EXACT and event.trigger.startswith(BY_PEOPLE):
         # It is written down that somebody asks before it is carried out.
-        return timedelta(0) <= row.at - (event.since or event.at) <= _PROMPT
+        return timedelta(0) <= row.at - (event.since or event.at) <= PROMPT
     if row.precision is not Precision.EXACT:
         return True
-    return _distance(row, event) <= (_apart(row) if event.since is None else _PROMPT)
+    return _distance(row, event) <= (_apart(row) if event.since is None else PROMPT)
 
 
 def _apart(row: TransitionRecord) -> timedelta:
@@ -103,7 +104,7 @@ def _apart(row: TransitionRecord) -> timedelta:
     recorded at once.
     """
     if row.source not in (Source.WORKER, Source.ENGINE) or row.to_state is TaskState.QUEUED:
-        return _PROMPT
+        return PROMPT
     return _SLOW if row.to_state is TaskState.STARTING else _REPORTED
 
 

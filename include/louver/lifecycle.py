@@ -8,7 +8,7 @@ that they get.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -31,7 +31,9 @@ from louver.ledger.records import RunRecord
 from louver.ledger.requests import OpenedTask, RunStart
 from louver.observations import Observations
 from louver.policies import RetryDecision, RetryPolicy, decide_retry
-from louver.ports import Interrupted, Liveness, StepLog, StepRuntime, tell_transition
+from louver.ports import Interrupted, Liveness, Places, StepLog, StepRuntime, tell_transition
+from louver.retry_budgets import RetryBudget
+from louver.retrying import draw_on
 from louver.sessions import Change, Claim, Entry
 from louver.states import TaskState
 from louver.supervision import ControlSettings, Supervision
@@ -73,6 +75,7 @@ class TaskCall:
     :param any_definition: live it even where the definition has changed under the run: what undoes a run
         works from what was recorded.
     :param supervised: people may pause and stop it; not so a task that undoes a run (semantics section 4).
+    :param resources: what it shares with others, by name, to units; its retries draw on their budgets.
     """
 
     key: TaskKey
@@ -85,6 +88,7 @@ class TaskCall:
     timeouts: Timeouts = field(default_factory=Timeouts)
     any_definition: bool = False
     supervised: bool = True
+    resources: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +120,8 @@ class Lifecycle:
     :param watch: polls the supervision by a thread while user code runs; None where checkpoints do.
     :param request_in: what user code asks for by an exception of the platform it runs on (to be skipped, not
         to be tried again); None where the exception is no such request.
+    :param budgets: retry budgets, by resource (:mod:`louver.retry_budgets`).
+    :param places: where attempts may keep files.
     """
 
     def __init__(
@@ -128,7 +134,11 @@ class Lifecycle:
         request_in: Callable[[Exception], Change | None] = lambda error: None,
         control: ControlSettings | None = None,
         watch: Callable[[Supervision], AbstractContextManager[None]] | None = None,
+        budgets: Mapping[str, RetryBudget] | None = None,
+        places: Places | None = None,
     ) -> None:
+        self._budgets = budgets or {}
+        self._places = places
         self._request_in = request_in
         self._control = control or ControlSettings()
         self._watch = watch
@@ -166,6 +176,7 @@ class Lifecycle:
             liveness=self._liveness,
             log=self._log,
             supervision=supervision,
+            places=self._places,
         )
         if opened.entry is Entry.RECORDED:
             self._log.tell("result.recorded", "it succeeded before; its recorded result is returned")
@@ -247,7 +258,7 @@ class Lifecycle:
                 # Nobody here asked for it: the platform ends the process, and says itself what becomes of it.
                 raise
             timeout = TimeoutReached(str(supervision.overrun), overrun=supervision.overrun)
-            return _fail(call, told, timeout, failures + 1, stopping=False)
+            return self._fail(call, runtime, told, timeout, failures + 1)
         except Exception as error:
             if _is_stop(error) and supervision.stopped():
                 return Closing(state=TaskState.STOPPED, error=error)
@@ -255,7 +266,8 @@ class Lifecycle:
             if asked is not None and not supervision.stop_requested:
                 told.tell(asked)
                 return Closing(state=asked.to, error=error)
-            closing = _fail(call, told, error, failures + 1, stopping=supervision.stop_requested)
+            stopping = supervision.stop_requested
+            closing = self._fail(call, runtime, told, error, failures + 1, stopping=stopping)
             supervision.ended("it ended first")
             return closing
 
@@ -266,6 +278,25 @@ class Lifecycle:
         row = self._ledger.complete(runtime.token, change, value, now=self._clock.now())
         tell_transition(self._log, row)
         return Closing(state=TaskState.SUCCEEDED, value=value)
+
+    def _fail(
+        self,
+        call: TaskCall,
+        runtime: StepRuntime,
+        told: Observations,
+        error: Exception,
+        failures: int,
+        *,
+        stopping: bool = False,
+    ) -> Closing:
+        decision = decide_retry(call.retry, error, failures=failures, seed=str(call.key))
+        if stopping:
+            decision = replace(decision, retry=False, reason="it was being stopped, so it is not tried again")
+        budgets = [self._budgets[name] for name in call.resources if name in self._budgets]
+        decision = draw_on(budgets, decision, policy=call.retry, runtime=runtime)
+        change = _failure(decision, error)
+        told.tell(change)
+        return Closing(state=change.to, error=error, delay=decision.delay)
 
 
 def _honour_intentions(supervision: Supervision) -> None:
@@ -284,15 +315,6 @@ def _is_stop(error: BaseException | None) -> bool:
         seen.add(id(error))
         error = error.__cause__ or error.__context__
     return False
-
-
-def _fail(call: TaskCall, told: Observations, error: Exception, failures: int, *, stopping: bool) -> Closing:
-    decision = decide_retry(call.retry, error, failures=failures, seed=str(call.key))
-    if stopping:
-        decision = replace(decision, retry=False, reason="it was being stopped, so it is not tried again")
-    change = _failure(decision, error)
-    told.tell(change)
-    return Closing(state=change.to, error=error, delay=decision.delay)
 
 
 def _overrun(call: TaskCall, overrun: Overrun, failures: int) -> Change:

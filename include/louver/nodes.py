@@ -12,6 +12,7 @@ from typing import Any
 from louver.canonical import encode
 from louver.errors import DefinitionError, ValueRefused
 from louver.policies import RetryPolicy
+from louver.resources import resources_in
 from louver.timeouts import Timeouts
 
 __all__ = ["NAME", "ON_FAILURE", "RESERVED_NAMES", "ApprovalNode", "Node", "OnFailure", "Step", "texts_in"]
@@ -46,6 +47,7 @@ class Step:
     :param queue: Airflow's queue; ``None`` for the default.
     :param priority: Airflow's priority weight.
     :param on_failure: ``fail`` or ``continue``.
+    :param resources: what it shares with others, by name, to units (:mod:`louver.resources`).
     :raises DefinitionError: naming the node and the attribute.
     """
 
@@ -61,6 +63,7 @@ class Step:
     queue: str | None = None
     priority: int = 1
     on_failure: OnFailure = "fail"
+    resources: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_name(self.name)
@@ -87,6 +90,7 @@ class Step:
             raise DefinitionError(
                 "must be a whole number from 1 to 1000000", node=self.name, attribute="priority"
             )
+        object.__setattr__(self, "resources", resources_in(self.resources, node=self.name))
         _check_parameters(self)
 
     @property
@@ -164,6 +168,11 @@ class ApprovalNode:
     def on_failure(self) -> OnFailure:
         """A decision that was not given always fails the run."""
         return "fail"
+
+    @property
+    def resources(self) -> Mapping[str, int]:
+        """A person is no resource of this kind."""
+        return {}
 
     @property
     def inputs(self) -> Mapping[str, str]:

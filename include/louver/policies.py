@@ -1,8 +1,7 @@
 """
 Policies as pure functions: an input in, a frozen decision with its reason out.
 
-Retries live here (row T4), timeouts in :mod:`louver.timeouts`. A retry budget per resource has its place
-here.
+Retries live here (row T4), timeouts in :mod:`louver.timeouts`, retry budgets in :mod:`louver.retry_budgets`.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Protocol
 
 from louver.clock import Clock
@@ -16,7 +17,16 @@ from louver.ledger.names import Token
 from louver.ledger.records import ApprovalRecord, CommandRecord, TransitionRecord
 from louver.ledger.requests import Progress
 
-__all__ = ["Interrupted", "Liveness", "Parked", "StepLog", "StepRuntime", "Supervised", "tell_transition"]
+__all__ = [
+    "Interrupted",
+    "Liveness",
+    "Parked",
+    "Places",
+    "StepLog",
+    "StepRuntime",
+    "Supervised",
+    "tell_transition",
+]
 
 
 class StepLog(Protocol):
@@ -42,6 +52,13 @@ class Liveness(Protocol):
 
     def proves_dead(self, process: str) -> bool:
         """Whether it is certain that it acts no more."""
+
+
+class Places(Protocol):
+    """Where an attempt may keep files; see :mod:`louver.artifacts`."""
+
+    def make(self, token: Token) -> Path:
+        """The directory of the attempt that the token holds, made where it is not there."""
 
 
 class Supervised(Protocol):
@@ -71,6 +88,7 @@ class StepRuntime:
     One process at work on one task.
 
     :param supervision: carries out what people ask of the task; None where nobody can ask.
+    :param places: where it may keep files; None where it may not.
     """
 
     ledger: Ledger
@@ -79,6 +97,7 @@ class StepRuntime:
     liveness: Liveness
     log: StepLog
     supervision: Supervised | None = None
+    places: Places | None = None
 
     def now(self) -> datetime:
         """The current time, aware UTC."""

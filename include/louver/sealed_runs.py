@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from louver.ledger.findings import Finding
@@ -73,12 +74,11 @@ class SealCheck:
         if run.state.terminal:
             if seal.keeps("run.end", run) is False:
                 yield found_at(run, "its end is not the one that was sealed")
-        elif not seal.marked and run.marker is not None:
-            # Opened again by who knows its marker, which begins it anew in the same incarnation.
-            return
         elif seal.over and not self.gone_on:
             yield found_at(run, f"it is {run.state}, was sealed as finished, and nothing has gone on since")
-        if seal.keeps("run.origin", run) is False:
+        # One that was opened without a marker may have learnt it since.
+        origin = run if seal.marked else replace(run, marker=None)
+        if seal.keeps("run.origin", origin) is False:
             yield found_at(run, "it did not begin as was sealed")
 
     def check_row(self, row: EffectRecord | ApprovalRecord | CheckpointRecord) -> Iterator[Finding]:

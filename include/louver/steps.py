@@ -128,6 +128,7 @@ class StepCalls:
             body=body,
             resume=resume,
             timeouts=node.timeouts,
+            resources=node.resources,
         )
 
     def _check_ground(self, node: Node, runtime: StepRuntime) -> None:

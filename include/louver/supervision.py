@@ -17,6 +17,7 @@ from threading import RLock
 from louver.clock import Clock
 from louver.control import PAUSE_NONCE, ROLLED_BACK
 from louver.errors import IllegalTransition, LedgerUnavailable, Superseded, TaskCancelled, TimeoutReached
+from louver.intentions import NOT_PAUSED, TAKEN_BACK, judge_intentions
 from louver.ledger.contract import Ledger
 from louver.ledger.names import Token, Verb
 from louver.ledger.records import STATE, CommandRecord
@@ -156,21 +157,22 @@ class Supervision:
         :raises Parked: where it was paused; likewise.
         """
         with self._lock:
-            commands = self._claim()
-            stop = self._one_of(commands, Verb.STOP, held=None)
-            pause = self._one_of(commands, Verb.PAUSE, held=None)
-            self._refuse(commands, Verb.RESUME, "it was not paused")
-            if stop is not None:
-                if pause is not None:
-                    self._refuse((pause,), Verb.PAUSE, "it was stopped")
-                change = _change(TaskState.STOPPED, "user:stop", stop)
-                if self._obey(stop, change, outcome="stopped before it started"):
+            key, ledger = self._token.key, self._ledger
+            found = judge_intentions(
+                self._claim(), lambda: ledger.list_commands(key.run, task_id=key.task_id)
+            )
+            for one in found.settled:
+                close = ledger.complete_command if one.done else ledger.refuse_command
+                close(one.command, outcome=one.outcome, now=self._clock.now())
+            if found.stop is not None:
+                change = _change(TaskState.STOPPED, "user:stop", found.stop)
+                if self._obey(found.stop, change, outcome="stopped before it started"):
                     raise TaskCancelled("a stop was asked for before it started")
-            elif pause is not None:
+            elif found.pause is not None:
                 nonce = _nonce()
-                change = _change(TaskState.PAUSED, "user:pause", pause)
-                if self._obey(pause, change, outcome="paused before it started", nonce=nonce):
-                    raise Parked(None, nonce, pause=pause)
+                change = _change(TaskState.PAUSED, "user:pause", found.pause)
+                if self._obey(found.pause, change, outcome="paused before it started", nonce=nonce):
+                    raise Parked(None, nonce, pause=found.pause)
 
     def running(self) -> None:
         """User code begins now."""
@@ -332,9 +334,9 @@ class Supervision:
         if self._in_place:
             self._resume = resume
         elif self._pause is not None:
-            self._give_pause_up(resume, "taken back", by=resume)
+            self._give_pause_up(resume, TAKEN_BACK, by=resume)
         else:
-            self._refuse((resume,), Verb.RESUME, "it was not paused")
+            self._refuse((resume,), Verb.RESUME, NOT_PAUSED)
 
     def _one_of(
         self, commands: tuple[CommandRecord, ...], verb: Verb, *, held: CommandRecord | None

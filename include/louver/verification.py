@@ -19,6 +19,7 @@ from louver.audit import ChainWalk
 from louver.canonical import fingerprint
 from louver.cloudevents import identity, parse_event, payload_fingerprint
 from louver.errors import EventRejected, IntegrityError
+from louver.ledger.approval_signatures import check_signature
 from louver.ledger.findings import Finding
 from louver.ledger.names import Decision, EffectKind, EffectState, TaskKey
 from louver.ledger.owners import Expected, binding_in
@@ -248,8 +249,13 @@ def check_commits(run: RunRecord, effects: Collection[EffectRecord]) -> Iterator
         yield found_at(run, f"it counts {run.commits} commits, and the last is {max(taken, default=0)}")
 
 
-def check_approval(approval: ApprovalRecord) -> Iterator[Finding]:
-    """Whether what the request says of its decision and its use fits together."""
+def check_approval(approval: ApprovalRecord, *, keys: SigningKeys) -> Iterator[Finding]:
+    """Whether the request is what was signed, and what it says of its decision and its use fits together."""
+    try:
+        check_signature(approval, keys=keys)
+    except IntegrityError as error:
+        yield found_at(approval, str(error))
+        return
     decided = approval.decision is not Decision.PENDING
     if (
         decided is not (approval.decided_at is not None)
@@ -271,7 +277,7 @@ def check_payload(expected: Expected, found: PayloadRecord, *, keys: SigningKeys
     """
     owner = expected.owner
     try:
-        value = unseal(found.envelope, binding=_binding(expected, found), keys=keys)
+        value = _unsealed(expected, found, keys=keys)
     except IntegrityError as error:
         yield replace(found_at(owner, str(error)), table=PayloadRecord.TABLE, key=expected.payload_id)
         return
@@ -286,6 +292,18 @@ def check_payload(expected: Expected, found: PayloadRecord, *, keys: SigningKeys
         yield from _check_event(owner, value)
     elif isinstance(owner, RunRecord):
         yield from _check_definition(owner, value)
+
+
+def _unsealed(expected: Expected, found: PayloadRecord, *, keys: SigningKeys) -> Any:
+    try:
+        return unseal(found.envelope, binding=_binding(expected, found), keys=keys)
+    except IntegrityError as error:
+        if expected.earlier is None:
+            raise
+        try:
+            return unseal(found.envelope, binding=expected.earlier, keys=keys)
+        except IntegrityError:
+            raise error from None
 
 
 def _binding(expected: Expected, found: PayloadRecord) -> Mapping[str, Any]:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
-from louver.platform_events import PlatformEvent
-from louver_provider.airflow_history import AirflowRun, LogRow, TryRow
+from louver.closing import COMPENSATE
+from louver.platform_events import PLATFORM, PlatformEvent
 from louver_provider.airflow_requests import Request, requests_in
+from louver_provider.airflow_rows import AirflowRun, LogRow, TryRow
 from louver_provider.airflow_runs import run_events
 from louver_provider.airflow_tries import TaskTold, task_events
+from louver_provider.own_acts import ANSWERED, answer_told_by
 
-__all__ = ["events_of"]
+__all__ = ["events_of", "rescue_events"]
 
 
 def events_of(seen: AirflowRun) -> list[PlatformEvent]:
@@ -33,8 +36,26 @@ def events_of(seen: AirflowRun) -> list[PlatformEvent]:
     told = _tasks(seen, earlier, requests, gone=True) + _tasks(seen, present, requests, gone=False)
     explained = {id(request) for task in told for request in task.explained}
     events = [event for task in told for event in task.events]
+    events += [answer_told_by(row) for row in seen.log if row.event == ANSWERED]
     events += run_events(seen, [request for request in requests if id(request) not in explained])
     return events
+
+
+def rescue_events(seen: AirflowRun, *, number: int) -> list[PlatformEvent]:
+    """
+    What happened in a run of ``louver_compensate``, as the run that it compensated has to tell it.
+
+    There it is the task ``compensate`` with the number as its map index. Of the other run's own life only
+    what somebody did is of interest.
+
+    :param seen: that other run.
+    """
+    return [
+        replace(event, task_id=COMPENSATE, map_index=number)
+        # At one moment the run is there before its task.
+        for event in sorted(events_of(seen), key=lambda event: event.task_id is not None)
+        if event.task_id is not None or event.source != PLATFORM
+    ]
 
 
 def _tasks(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID
@@ -24,104 +23,18 @@ from sqlalchemy.orm import Session
 
 from louver.ledger.names import RunKey
 from louver_provider.airflow_requests import WITHOUT_RUN
+from louver_provider.airflow_rows import AirflowRun, LogRow, RunRow, TryRow
+from louver_provider.reconciler.rescue import RESCUE_DAG, rescue_prefix
 
-__all__ = [
-    "ANY_DAG",
-    "RECONCILED",
-    "AirflowRun",
-    "LogRow",
-    "RunRow",
-    "TryRow",
-    "made_at",
-    "read_requests",
-    "read_run",
-]
+__all__ = ["ANY_DAG", "made_at", "read_requests", "read_rescues", "read_run"]
 
 ANY_DAG = "~"
 """What stands in the log for the Dag where a request was about several."""
-
-RECONCILED = "louver_reconciler"
-"""The event under which the reconciler writes down what it has set a task to, and why."""
 
 _TRY = (
     *("task_id", "map_index", "try_number", "max_tries", "state", "scheduled_dttm", "queued_dttm"),
     *("start_date", "end_date", "updated_at", "hostname"),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TryRow:
-    """
-    One try of a task, from ``task_instance`` or ``task_instance_history``.
-
-    :param made_at: when Airflow prepared this try: at a clear, after a failure, or with the run.
-    :param archived: an earlier try, which nothing changes any more.
-    """
-
-    task_id: str
-    map_index: int
-    try_number: int
-    max_tries: int
-    state: str | None
-    scheduled_at: datetime | None
-    queued_at: datetime | None
-    start: datetime | None
-    end: datetime | None
-    updated_at: datetime | None
-    hostname: str | None
-    made_at: datetime | None
-    archived: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRow:
-    """The row of ``dag_run``."""
-
-    state: str | None
-    created_at: datetime | None
-    queued_at: datetime | None
-    start: datetime | None
-    end: datetime | None
-    clear_number: int
-    triggered_by: str | None
-    user: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogRow:
-    """
-    A row of Airflow's audit log.
-
-    :param owner: who asked, where somebody asked for something; the task's owner otherwise.
-    :param extra: what was sent along; it may hold anything, so nothing of it is shown that is not known.
-    :param words: what Louver's own reconciler wrote.
-    """
-
-    at: datetime
-    event: str
-    task_id: str | None
-    map_index: int | None
-    run_id: str | None
-    try_number: int | None
-    owner: str | None
-    extra: Mapping[str, Any] = field(repr=False)
-    words: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AirflowRun:
-    """
-    All that Airflow has of a run.
-
-    :param run: None where it has no such run (any more).
-    :param tries: of all its tasks, the earlier ones first.
-    :param log: in order of time.
-    """
-
-    key: RunKey
-    run: RunRow | None
-    tries: tuple[TryRow, ...]
-    log: tuple[LogRow, ...]
 
 
 def read_run(key: RunKey, *, since: datetime | None = None) -> AirflowRun:
@@ -141,6 +54,23 @@ def read_run(key: RunKey, *, since: datetime | None = None) -> AirflowRun:
             tries=tuple(sorted(tries, key=lambda row: (row.task_id, row.map_index, not row.archived))),
             log=tuple(_log(session, key, since=min(begun, default=None))),
         )
+
+
+def read_rescues(key: RunKey) -> dict[int, AirflowRun]:
+    """The runs of ``louver_compensate`` that compensated this run, by their number."""
+    prefix = rescue_prefix(key)
+    with create_session(scoped=False) as session:
+        found = session.scalars(
+            select(DagRun.run_id).where(
+                DagRun.dag_id == RESCUE_DAG, DagRun.run_id.startswith(prefix, autoescape=True)
+            )
+        ).all()
+    numbers = {run_id.removeprefix(prefix): run_id for run_id in found}
+    return {
+        int(number): read_run(RunKey(RESCUE_DAG, run_id))
+        for number, run_id in numbers.items()
+        if number.isdecimal()
+    }
 
 
 def read_requests(session: Session, key: RunKey, *, since: datetime) -> list[LogRow]:
@@ -255,7 +185,6 @@ def _log(
             try_number=row.try_number,
             owner=row.owner_display_name or row.owner,
             extra=_extra(row.extra),
-            words=row.extra if row.event == RECONCILED else None,
         )
         for row in rows
     ]

@@ -11,12 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 from louver.ledger.names import RunKey
 from louver.states import Source
+from louver_provider.airflow_rows import LogRow
+from louver_provider.own_acts import CLEARED, source_of
 
-__all__ = ["WITHOUT_RUN", "Logged", "Request", "Verb", "asked_by", "cleared_by", "requests_in"]
+__all__ = ["WITHOUT_RUN", "Request", "Verb", "asked_by", "cleared_by", "requests_in"]
 
 WITHIN = timedelta(seconds=60)
 """A request that changed something did so within that time."""
@@ -49,34 +51,6 @@ class Verb(str, Enum):
         return self.value
 
 
-class Logged(Protocol):
-    """A row of the log; see :class:`louver_provider.airflow_history.LogRow`."""
-
-    @property
-    def at(self) -> datetime:
-        """When the request arrived."""
-
-    @property
-    def event(self) -> str:
-        """Its name."""
-
-    @property
-    def task_id(self) -> str | None:
-        """The task in its path."""
-
-    @property
-    def run_id(self) -> str | None:
-        """The run in its path."""
-
-    @property
-    def owner(self) -> str | None:
-        """Who sent it."""
-
-    @property
-    def extra(self) -> Mapping[str, Any]:
-        """What was sent along."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """
@@ -87,6 +61,7 @@ class Request:
     :param wide: it may concern more tasks than it names.
     :param state: Airflow's state that was asked for.
     :param named: it names the run, so it was surely about this one.
+    :param reason: why, where it was said.
     """
 
     at: datetime
@@ -99,6 +74,7 @@ class Request:
     wide: bool = False
     state: str | None = None
     named: bool = True
+    reason: str | None = None
 
     def may_concern(self, task_id: str) -> bool:
         """Whether it may be about this task."""
@@ -114,10 +90,12 @@ class Request:
     @property
     def words_of_clear(self) -> str:
         """What it was, where it cleared a task."""
-        return f"{self.event} upstream: {self.state}" if self.verb is Verb.MARK else self.event
+        if self.verb is Verb.MARK:
+            return f"{self.event} upstream: {self.state}"
+        return self.event if self.reason is None else f"{self.event}: {self.reason}"
 
 
-def requests_in(rows: Iterable[Logged], key: RunKey) -> list[Request]:
+def requests_in(rows: Iterable[LogRow], key: RunKey) -> list[Request]:
     """What was asked for about the run, in order of time."""
     return [request for row in rows for request in _requests(row, key)]
 
@@ -179,10 +157,12 @@ def _may_bring(request: Request, state: str | None) -> bool:
     return request.state == state or (request.verb is Verb.MARK_RUN and state == "skipped")
 
 
-def _requests(row: Logged, key: RunKey) -> list[Request]:
+def _requests(row: LogRow, key: RunKey) -> list[Request]:
     extra, event = row.extra, row.event
     if _is_dry(row):
         return []
+    if event == CLEARED:
+        return [_own_clear(row)]
     if event in ("bulk_task_instances", "bulk_dag_runs"):
         return [request for action in _dicts(extra.get("actions")) for request in _bulk(row, action, key)]
     if event == "clear_dag_runs" and not _lists_run(extra, key):
@@ -213,6 +193,20 @@ def _requests(row: Logged, key: RunKey) -> list[Request]:
     ]
 
 
+def _own_clear(row: LogRow) -> Request:
+    """What a command of Louver's cleared; written down with the deed, so it came about."""
+    return Request(
+        at=row.at,
+        verb=Verb.CLEAR,
+        event=str(row.extra.get("asked")),
+        actor=row.owner,
+        source=source_of(row.extra),
+        tasks=None if row.task_id is None else frozenset([row.task_id]),
+        map_index=-1 if row.map_index is None else row.map_index,
+        reason=row.extra.get("reason"),
+    )
+
+
 _VERBS = {
     "patch_task_instance": Verb.MARK,
     "patch_task_group_instances": Verb.MARK,
@@ -239,13 +233,13 @@ _DRY_UNLESS_SAID = (
 """What these do without a word about it is to show what they would do."""
 
 
-def _is_dry(row: Logged) -> bool:
+def _is_dry(row: LogRow) -> bool:
     return bool(row.extra.get("dry_run", row.event in _DRY_UNLESS_SAID))
 
 
-def _is_asked(row: Logged) -> bool:
+def _is_asked(row: LogRow) -> bool:
     """Whether a person sent it, rather than Airflow writing down what a task did."""
-    return "method" in row.extra or row.event.startswith("cli_")
+    return "method" in row.extra
 
 
 def _lists_run(extra: Mapping[str, Any], key: RunKey) -> bool:
@@ -260,7 +254,7 @@ def _is_run(entry: Mapping[str, Any], key: RunKey) -> bool:
     return entry.get("dag_run_id") == key.run_id and entry.get("dag_id") in (None, "~", key.dag_id)
 
 
-def _bulk(row: Logged, action: Mapping[str, Any], key: RunKey) -> list[Request]:
+def _bulk(row: LogRow, action: Mapping[str, Any], key: RunKey) -> list[Request]:
     """One action of a request about many things."""
     runs = row.event == "bulk_dag_runs"
     verbs = {"update": Verb.MARK_RUN if runs else Verb.MARK, "delete": Verb.DELETE}

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from louver.platform_events import PLATFORM, PlatformEvent
 from louver.states import Precision, TaskState
 from louver_provider.airflow_askers import Askers, Doing
-from louver_provider.airflow_history import RECONCILED, LogRow, RunRow, TryRow
 from louver_provider.airflow_requests import Request
+from louver_provider.airflow_rows import LogRow, RunRow, TryRow
 from louver_provider.airflow_words import BEFORE_START, EXPLAINED, MEANS, TERMINAL
+from louver_provider.own_acts import RECONCILED
 
 __all__ = ["TaskTold", "task_events"]
 
@@ -70,7 +71,7 @@ def task_events(
         story.tell_try(None, None, logged[number])
     for index, whole in enumerate(tries):
         before = tries[index - 1] if index else None
-        row = whole if before is None else _without_remains(whole, before)
+        row = whole if before is None else whole.without(before)
         if before is not None:
             story.tell_clear(before, row, logged[before.try_number])
         if before is None or before.try_number != row.try_number:
@@ -80,21 +81,6 @@ def task_events(
             story.tell_unscheduled(row)
     story.tell_never_ran(tries[-1] if tries else None)
     return story.told
-
-
-def _without_remains(row: TryRow, before: TryRow) -> TryRow:
-    """The row without what is left in it of the try before, which Airflow overwrites one by one."""
-
-    def own(moment: datetime | None, left: datetime | None) -> datetime | None:
-        return None if moment == left else moment
-
-    return replace(
-        row,
-        scheduled_at=own(row.scheduled_at, before.scheduled_at),
-        queued_at=own(row.queued_at, before.queued_at),
-        start=own(row.start, before.start),
-        end=own(row.end, before.end),
-    )
 
 
 def _in_try(event: PlatformEvent) -> tuple[datetime, int]:
@@ -143,7 +129,7 @@ class _Story:
 
     def _tell_logged(self, entry: LogRow, said: str, number: int | None) -> None:
         if entry.event == RECONCILED:
-            reason = (entry.words or "").partition(": ")[2] or None
+            reason = str(entry.extra.get("reason") or "") or None
             self._add(said, entry.at, number, trigger="louver:reconciled", source="reconciler", reason=reason)
         else:
             reason = "found by the scheduler" if said != entry.event else EXPLAINED.get(entry.event)
@@ -186,7 +172,7 @@ class _Story:
         The scheduler writes ``failed`` where a process is lost, also where it will be tried again (case C05).
         """
         if entry.event == RECONCILED:
-            state = (entry.words or "").partition(":")[0]
+            state = str(entry.extra.get("state"))
             return state if state in MEANS else entry.event
         if entry.event != "failed" or "host_name" in entry.extra:
             return entry.event
@@ -205,7 +191,7 @@ class _Story:
         if row.state is None or row.state in BEFORE_START or said == row.state:
             return
         if row.archived and row.state == "failed" and self._is_filed(row, following, at, said):
-            self._tell_earlier_clear(row, following)
+            self._tell_earlier_clear(row, following, log)
         elif said not in TERMINAL and said != "up_for_retry" and self._is_fresh(row) and row.end is not None:
             self._tell_end(row, at=row.end, since=None)
         elif row.updated_at is not None:
@@ -222,7 +208,7 @@ class _Story:
         asked = self._askers.marked(at=row.updated_at, since=row.end, state=row.state)
         return not any(request.at > row.end for request in asked)
 
-    def _tell_earlier_clear(self, row: TryRow, following: TryRow | None) -> None:
+    def _tell_earlier_clear(self, row: TryRow, following: TryRow | None, log: Sequence[LogRow]) -> None:
         """What was cleared several times before it ran is put away at the first time."""
         made = following.made_at if following is not None else None
         if row.end is None or made is None or made - row.end <= _AT_ONCE:
@@ -230,7 +216,7 @@ class _Story:
         asked = self._askers.cleared(at=row.end)
         if asked:
             doing = self._askers.tell_clear(asked)
-            self._tell_cleared(doing, row.end, row.try_number, frozenset({TaskState.PENDING}))
+            self._tell_cleared(doing, row.end, row.try_number, log)
 
     def _is_filed(
         self, row: TryRow, following: TryRow | None, last_at: datetime | None, last: str | None
@@ -315,22 +301,21 @@ class _Story:
                 "another try", at, following.try_number, since=self._before(at), precision=Precision.BOUNDED
             )
             return
-        states = [entry.event for entry in log if entry.event in MEANS and entry.at <= at]
-        running = states[-1:] == ["running"]
-        means = frozenset({TaskState.PENDING}) | (MEANS["restarting"] if running else frozenset())
         doing = self._askers.tell_clear(asked) if asked else None
-        self._tell_cleared(doing, at, row.try_number, means)
+        self._tell_cleared(doing, at, row.try_number, log)
 
     def _tell_cleared(
-        self, doing: Doing | None, at: datetime, try_number: int, means: frozenset[TaskState]
+        self, doing: Doing | None, at: datetime, try_number: int, log: Sequence[LogRow]
     ) -> None:
+        states = [entry.event for entry in log if entry.event in MEANS and entry.at <= at]
+        running = states[-1:] == ["running"]
         self._add(
             "cleared",
             at,
             try_number,
             since=doing.asked_at if doing is not None else self._before(at),
             precision=Precision.BOUNDED,
-            means=means,
+            means=frozenset({TaskState.PENDING}) | (MEANS["restarting"] if running else frozenset()),
             trigger="user:cleared",
             doing=doing,
             reason=None if doing is not None else "nobody is known",

@@ -281,7 +281,9 @@ class LouverClient:
             return None if patient else _reply(errand, record, Became.DELIVERED, _SILENT)
         if errand.try_at is not None and now < errand.try_at:
             return None
-        delivery = errand.delivery = wake(errand.key, errand.command.verb, by=self.actor, now=now)
+        delivery = errand.delivery = wake(
+            errand.key, errand.command.verb, by=self.actor, source=self.source, now=now
+        )
         if delivery.woken:
             return None
         errand.try_at = now + timedelta(seconds=min(delivery.retry_after or 1.0, 1.0))

@@ -13,18 +13,21 @@ from sqlalchemy.orm import Session
 
 from louver.closing import COMPENSATE, OUTCOME
 from louver.errors import LedgerError
+from louver.ledger.human_queue_contract import Word
 from louver.ledger.names import RunKey, TaskKey
+from louver_provider.own_acts import note_clear
 from louver_provider.reconciler.rescue import RESCUE_DAG, rescue_prefix
 
 __all__ = ["compensate_again"]
 
 
-def compensate_again(run: RunKey, prepare: Callable[[], None]) -> list[TaskKey]:
+def compensate_again(run: RunKey, prepare: Callable[[], None], *, word: Word) -> list[TaskKey]:
     """
     Clear the tasks that close the run, as a person would in the UI: Airflow runs them again.
 
     They are the run's own, or those of the run of ``louver_compensate`` that did it in their place.
 
+    :param word: who wants it and why; it stands in Airflow's audit log with what is done.
     :param prepare: done once they are held and before they are free to run; if it raises, nothing is cleared.
     :returns: the tasks that were cleared.
     :raises LedgerError: where Airflow has no such tasks, or they have not ended.
@@ -43,6 +46,15 @@ def compensate_again(run: RunKey, prepare: Callable[[], None]) -> list[TaskKey]:
                 "what can be undone is being undone"
             )
         cleared = [TaskKey(ti.dag_id, ti.run_id, ti.task_id, ti.map_index) for ti in found]
+        for key in cleared:
+            note_clear(
+                session,
+                key,
+                asked="compensations retry",
+                actor=word.actor,
+                source=word.source,
+                reason=word.reason,
+            )
         clear_task_instances(list(found), session, DagRunState.QUEUED)
         session.flush()
         prepare()

@@ -27,6 +27,12 @@ __all__ = ["LouverDBManager"]
 log = logging.getLogger(__name__)
 
 _MEMORY = "memory://"
+_NO_LEDGER_FOR_AIRFLOW = (
+    "[louver] ledger_url is memory://, which lives and ends with one process. Airflow's processes cannot "
+    "share it, and Louver's Dags refuse to start with it; name a SQLite file or a Postgres database"
+)
+_NOTHING_TO_MIGRATE = f"Louver has no ledger to migrate: {_NO_LEDGER_FOR_AIRFLOW}"
+_NOTHING_TO_KEEP = f"Louver has no ledger that could be kept: {_NO_LEDGER_FOR_AIRFLOW}"
 _CURE = "run `airflow db migrate` or `airflow louver db upgrade`"
 
 
@@ -43,6 +49,9 @@ class LouverDBManager(BaseDBManager):
     **check-migrations** waits for what a migration cures: a ledger without tables, or with those of an
     earlier release. What none cures (a server that does not answer, a newer schema, a setting that cannot be
     used) is one logged error, and no reason to keep Airflow from starting.
+
+    **A ledger in memory** has no schema, so there is nothing to migrate, to wait for or to keep; each command
+    says so, and that Airflow cannot work with one.
 
     **Nothing is ever dropped.** ``airflow db reset`` begins Airflow's database afresh; what was done to other
     people's money and stock is still done, and the ledger alone knows how to undo it and what must not happen
@@ -68,6 +77,7 @@ class LouverDBManager(BaseDBManager):
         try:
             url = load_settings().ledger_url
             if url == _MEMORY:
+                log.error(_NOTHING_TO_MIGRATE)
                 return
             upgrade(url, keys=load_signing_keys())
             log.info("Louver's ledger %s has the schema of this release", place_of(parse_url(url)))
@@ -98,6 +108,7 @@ class LouverDBManager(BaseDBManager):
         try:
             url = load_settings().ledger_url
             if url == _MEMORY:
+                self._tell(_NOTHING_TO_MIGRATE)
                 return True
             place = parse_url(url)
             found = _revisions(place)
@@ -128,7 +139,8 @@ class LouverDBManager(BaseDBManager):
 
     def get_current_revision(self) -> str | None:
         """The ledger's revision, or None where it has none."""
-        return next(iter(_revisions(parse_url(load_settings().ledger_url))), None)
+        url = load_settings().ledger_url
+        return None if url == _MEMORY else next(iter(_revisions(parse_url(url))), None)
 
     def create_db_from_orm(self) -> None:
         """As :meth:`initdb`."""
@@ -137,7 +149,11 @@ class LouverDBManager(BaseDBManager):
     def drop_tables(self, connection: Any) -> None:
         """Leave the ledger as it is, and say so."""
         try:
-            place = place_of(parse_url(load_settings().ledger_url))
+            url = load_settings().ledger_url
+            if url == _MEMORY:
+                log.warning(_NOTHING_TO_KEEP)
+                return
+            place = place_of(parse_url(url))
         except LouverError:
             place = "(its setting cannot be used)"
         log.warning(

@@ -25,7 +25,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from louver.ledger.names import TaskKey, Verb
+from louver.states import Source
 from louver_provider.approval_form import REQUEST_ID
+from louver_provider.own_acts import Answer, note_answer
 from louver_provider.parks import guard, place_of, read_park
 from louver_provider.pause_form import option_of
 from louver_provider.turns import turn
@@ -52,7 +54,7 @@ class Delivery:
     retry_after: float | None = None
 
 
-def wake(key: TaskKey, verb: Verb, *, by: str | None, now: datetime) -> Delivery:
+def wake(key: TaskKey, verb: Verb, *, by: str | None, source: Source, now: datetime) -> Delivery:
     """
     Wake the task where it is parked and the resume guard lets it through; otherwise nothing is done.
 
@@ -60,6 +62,7 @@ def wake(key: TaskKey, verb: Verb, *, by: str | None, now: datetime) -> Delivery
 
     :param verb: ``resume`` or ``stop``; the command itself is what the woken task goes by.
     :param by: who wants it; Airflow shows that name as the one who answered.
+    :param source: by what way it comes here; Airflow's audit log keeps it.
     """
     try:
         park = read_park(key)
@@ -71,7 +74,7 @@ def wake(key: TaskKey, verb: Verb, *, by: str | None, now: datetime) -> Delivery
         with turn() as mine, create_session(scoped=False) as session:
             if not mine:
                 return Delivery(woken=False, why="others are being answered", retry_after=_AGAIN)
-            return _answer(session, key, verb, parked_at=park.parked_at, by=by, now=now)
+            return _answer(session, key, verb, parked_at=park.parked_at, by=by, source=source, now=now)
     except DBAPIError as error:
         # SQLite may not have given the lock for writing; then nothing of it was written.
         log.warning("louver: Airflow's database did not take an answer: %s", type(error.orig).__name__)
@@ -79,7 +82,14 @@ def wake(key: TaskKey, verb: Verb, *, by: str | None, now: datetime) -> Delivery
 
 
 def _answer(
-    session: Session, key: TaskKey, verb: Verb, *, parked_at: datetime, by: str | None, now: datetime
+    session: Session,
+    key: TaskKey,
+    verb: Verb,
+    *,
+    parked_at: datetime,
+    by: str | None,
+    source: Source,
+    now: datetime,
 ) -> Delivery:
     # Written first, though nothing changes: a database without row locks gives its one lock for that. The
     # time tells this park from a later one, whose process may still be ending.
@@ -100,7 +110,9 @@ def _answer(
     asked = session.scalar(select(HITLDetail).where(HITLDetail.ti_id == ti.id).with_for_update(of=HITLDetail))
     if asked is None:
         return Delivery(woken=False, why="it asks nothing")
-    if not asked.response_received:
+    if asked.response_received:
+        note_answer(session, key, Answer.PASSED_ON, verb=None, actor=by, source=source)
+    else:
         option = option_of(verb, asked.options)
         if option is None:
             return Delivery(woken=False, why=f"it waits for another answer than a {verb}")
@@ -108,6 +120,7 @@ def _answer(
         asked.responded_at = now
         asked.chosen_options = [option]
         asked.params_input = _given(asked.params)
+        note_answer(session, key, Answer.GIVEN, verb=verb, actor=by, source=source)
     handle_event_submit(TriggerEvent(asked.as_resume_event_payload()), task_instance=ti, session=session)
     return Delivery(woken=True)
 

@@ -69,6 +69,57 @@ def get_provider_info() -> dict[str, Any]:
                         kind="float",
                         default="5.0",
                     ),
+                    "retry_budgets": _option(
+                        "How many retries each resource takes, over all Dags and workers, as JSON:"
+                        ' {"payments-api": "20/min", "search": {"rate": "5/s", "when_empty": "fail"}}.'
+                        " Per s, min, h or d. Steps name their resources. A retry that a budget does not have"
+                        " waits for it, or with when_empty fail is not made. Every worker needs the same.",
+                        default="",
+                    ),
+                    "artifact_dir": _option(
+                        "Absolute path of the directory below which every attempt of a step has one of its"
+                        " own, ctx.artifact_dir. Empty means louver_artifacts in AIRFLOW_HOME.",
+                        default="",
+                    ),
+                    "buckets": _option(
+                        "How many buckets there are, by the time at which a run was created: 64, or"
+                        " 2026-01-01:16, 2026-06-01:64. The hash of a run's key says in which of them, and so"
+                        " in which pool, its tasks are. Append to it; what has begun must stay. Empty means"
+                        " none. Every Airflow component needs the same, as of all options of buckets.",
+                        default="",
+                    ),
+                    "bucket_key": _option(
+                        "Where the key is in a run's conf: tenant, or customer.id. Empty means that only Dags"
+                        " of bucket_key_by_dag have buckets.",
+                        default="tenant",
+                    ),
+                    "bucket_key_by_dag": _option(
+                        'The same for single Dags, as JSON: {"billing": "customer.id", "nightly": {"key":'
+                        ' "tenant-A"}, "imports": null}. An object gives all runs of a Dag one key; null'
+                        " leaves the Dag alone.",
+                        default="",
+                    ),
+                    "bucket_owners": _option(
+                        "Which node owns which buckets: node-a:0-31, node-b:32-63. The node's name is the"
+                        " executor queue of their tasks. Empty means that buckets have no owners.",
+                        default="",
+                    ),
+                    "bucket_slots": _option(
+                        "Slots of each bucket's pool: 8, or 8, 5:0, 6-7:2 where some differ. None drains a"
+                        " bucket.",
+                        default="8",
+                    ),
+                    "bucket_override_pools": _option(
+                        "Whether tasks that name a pool of their own go into their bucket's pool too.",
+                        kind="boolean",
+                        default="False",
+                    ),
+                    "bucket_provision": _option(
+                        "Whether the scheduler makes the pools of buckets that have none, when it starts and"
+                        " when a run needs one. It never changes a pool that is there.",
+                        kind="boolean",
+                        default="True",
+                    ),
                     "xcom_inline_bytes": _option(
                         "Results up to this many bytes stand in the XCom row, where everybody who may see"
                         " XComs reads them; of larger ones the row holds a signed reference to the ledger."

@@ -58,7 +58,8 @@ class Deed:
 
     :param change: the transition that it is.
     :param run_after: of the Dag run, by which it is told from another one of the same id.
-    :param max_tries: Airflow's after a clear; None otherwise.
+    :param max_tries: Airflow's after a clear; of a running task the most that it may come to, for Airflow
+        raises it some time later, when the process is gone. None otherwise.
     :param restarts: it was running, so that it goes on in its generation.
     """
 
@@ -126,6 +127,7 @@ def record_clears(dag_id: str, *, since: datetime) -> None:
                 TaskInstance.run_id,
                 TaskInstance.task_id,
                 TaskInstance.map_index,
+                TaskInstance.try_number,
                 TaskInstance.max_tries,
                 TaskInstance.state,
                 DagRun.run_after,
@@ -156,7 +158,7 @@ def record_clears(dag_id: str, *, since: datetime) -> None:
                         task=key,
                         change=change,
                         run_after=row.run_after,
-                        max_tries=row.max_tries,
+                        max_tries=row.max_tries + (row.try_number if restarts else 0),
                         restarts=restarts,
                     )
                 )
@@ -217,7 +219,8 @@ def _changes(record: TaskRecord | None, deed: Deed) -> tuple[Change, ...]:
     # What has ended since then ended in a later process, which found out about the clear itself.
     ended_before = state.terminal and record.updated_at <= (deed.change.at or record.updated_at)
     raised = deed.max_tries is not None and record.try_number > 0 and deed.max_tries > record.max_tries
-    return (deed.change,) if ended_before or raised else ()
+    # One that was restarted and has not begun again may be cleared without its tries being raised further.
+    return (deed.change,) if ended_before or raised or state is TaskState.QUEUED else ()
 
 
 def _mark(

@@ -131,7 +131,8 @@ class StepProcess:
         ti, dag_run = context["ti"], context["dag_run"]
         processes = LocalProcesses()
         log = _TaskLog(logger)
-        control = load_settings().control
+        settings = load_settings()
+        control = settings.control
         ledger = get_ledger()
         process = cls(
             key=TaskKey(ti.dag_id, ti.run_id, ti.task_id, -1 if ti.map_index is None else ti.map_index),
@@ -157,6 +158,8 @@ class StepProcess:
                 request_in=request_in,
                 control=control,
                 watch=watching(control.control_interval),
+                budgets=settings.retry_budgets,
+                places=settings.artifacts,
             ),
             log=log,
             task_instance_id=ti.id,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +12,9 @@ from urllib.parse import quote
 
 from airflow.configuration import AIRFLOW_HOME, conf
 
+from louver.artifacts import Artifacts
 from louver.errors import ConfigurationError
+from louver.retry_budgets import RetryBudget, parse_retry_budgets
 from louver.signing import SigningKeys
 from louver.supervision import ControlSettings
 
@@ -19,6 +22,7 @@ __all__ = ["Settings", "airflow_home", "load_settings", "load_signing_keys"]
 
 SECTION = "louver"
 KEY_FILE = "louver_signing_key"
+ARTIFACTS = "louver_artifacts"
 RECONCILERS = ("embedded", "service", "off")
 
 _KIB = 1024
@@ -41,6 +45,8 @@ class Settings:
         louver reconcile --watch``. ``off``: nobody does.
     :param reconcile_interval: the pause between two of its rounds.
     :param max_value_bytes: larger values are refused before anything of them is written.
+    :param retry_budgets: by resource; empty where nothing is said.
+    :param artifacts: where attempts keep their files; by default in AIRFLOW_HOME.
     """
 
     ledger_url: str
@@ -50,6 +56,8 @@ class Settings:
     control: ControlSettings
     reconciler: str
     reconcile_interval: timedelta
+    retry_budgets: Mapping[str, RetryBudget]
+    artifacts: Artifacts
 
 
 def airflow_home() -> Path:
@@ -81,7 +89,25 @@ def load_settings() -> Settings:
         ),
         reconciler=_choice("reconciler", RECONCILERS),
         reconcile_interval=timedelta(seconds=_number("reconcile_interval", 5.0, least=0.1)),
+        retry_budgets=_retry_budgets(),
+        artifacts=_artifacts(),
     )
+
+
+def _retry_budgets() -> Mapping[str, RetryBudget]:
+    text = conf.get(SECTION, "retry_budgets", fallback="")
+    try:
+        return parse_retry_budgets(text)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"[{SECTION}] retry_budgets, which is {text!r}: {error}") from None
+
+
+def _artifacts() -> Artifacts:
+    configured = conf.get(SECTION, "artifact_dir", fallback="")
+    try:
+        return Artifacts(base=Path(configured).expanduser() if configured else airflow_home() / ARTIFACTS)
+    except (ConfigurationError, RuntimeError) as error:
+        raise ConfigurationError(f"[{SECTION}] artifact_dir: {error}") from None
 
 
 def _choice(option: str, known: tuple[str, ...]) -> str:

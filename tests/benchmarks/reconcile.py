@@ -1,5 +1,5 @@
 """
-How long one round over many live tasks takes: ``python -m benchmarks.reconcile [--tasks N] [--steps N]``.
+How long one round over many live tasks takes: ``python -m benchmarks.reconcile [--tasks N] [--json]``.
 
 Airflow's own tables and a ledger, both SQLite, in a directory of its own. Every task runs, gave a sign of
 life two seconds ago and has limits to keep, so there is nothing to repair and everything to look at.
@@ -8,6 +8,7 @@ life two seconds ago and has limits to keep, so there is nothing to repair and e
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import statistics
@@ -113,6 +114,7 @@ def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=10_000)
     parser.add_argument("--steps", type=int, default=10, help="steps in each run")
+    parser.add_argument("--json", action="store_true", help="the rounds' seconds as JSON, in the last line")
     given = parser.parse_args(argv)
     with _home():
         now = datetime.now(timezone.utc)
@@ -136,6 +138,8 @@ def main(argv: list[str]) -> None:
             f"{given.tasks} live tasks in {runs} runs: median {statistics.median(took):.2f} s, "
             f"of it {statistics.median(used):.2f} s CPU"
         )
+        if given.json:
+            print(json.dumps({"seconds": took, "cpu": used}))
         ledger.close()
 
 

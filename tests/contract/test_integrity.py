@@ -364,11 +364,11 @@ def test_intent_and_result_of_two_effects_that_were_swapped(ledger, store):
     one, two = committed(ledger), committed(ledger, OTHER, key="refund", task_id="look")
 
     swap(store, one.intent_payload, two.intent_payload)
-    assert "effect differ" in refusal(lambda: ledger.load_effect(one))
+    assert "elsewhere: effect, task_id differ" in refusal(lambda: ledger.load_effect(one))
     swap(store, one.intent_payload, two.intent_payload)
     assert ledger.load_effect(one) == (VALUE, VALUE)
     swap(store, one.intent_payload, one.result_payload)
-    assert "kind differ" in refusal(lambda: ledger.load_effect(one))
+    assert ", kind, " in refusal(lambda: ledger.load_effect(one))
     swap(store, one.intent_payload, one.result_payload)
     swap(store, one.result_payload, two.result_payload)
     assert "effect differ" in refusal(lambda: ledger.load_effect(two))

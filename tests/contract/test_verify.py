@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic import command
@@ -16,7 +17,8 @@ from support.verifying import chain, damages, first, lived, place, without_tail
 
 from louver.audit import link
 from louver.ledger.contract import Ledger
-from louver.ledger.names import RunKey
+from louver.ledger.names import Decision, RunKey
+from louver.ledger.owners import binding_in
 from louver.ledger.records import (
     ApprovalRecord,
     CheckpointRecord,
@@ -31,7 +33,7 @@ from louver.ledger.records import (
 from louver.ledger.sql.engine import Engines, parse_url
 from louver.ledger.sql.schema import MIGRATIONS, upgrade
 from louver.maintenance import verify_ledger, verify_runs
-from louver.signing import SigningKeys
+from louver.signing import SigningKeys, seal, unseal
 from louver.states import RunState
 
 CARD = "4111-1111-1111-1111"
@@ -101,7 +103,7 @@ def test_a_ledger_without_keys_says_that_it_protects_against_accidents_alone(sto
 
     # Once keys are configured, a row that anybody could have written is none of theirs.
     findings = verify_ledger(store.open(KEYS), limit=999).findings
-    assert {found.table for found in findings} == {"transition", "seal", "payload"}
+    assert {found.table for found in findings} == {"transition", "seal", "approval", "payload"}
     assert all("'-', which is not configured" in found.what for found in findings)
 
 
@@ -297,7 +299,7 @@ def test_a_ledger_of_the_release_before_is_sealed_when_it_is_upgraded(
     with Tables.of(source.url) as given, Tables.of(old.url) as taken:
         for table in OLD_TABLES:
             names = taken.columns(table)
-            for row in given.rows(table):
+            for row in map(bound_to_less, given.rows(table)):
                 taken.insert(table, {name: flag(name, row[name], kind) for name in names})
     source.close()
 
@@ -307,10 +309,29 @@ def test_a_ledger_of_the_release_before_is_sealed_when_it_is_upgraded(
     verdict = verify_ledger(upgraded, limit=99)
     assert [str(found) for found in verdict.findings] == []
     assert (verdict.checked.runs, verdict.checked.seals) == (3, 2)
+    effect = old.find(EffectRecord, key="pay")[0]
+    assert upgraded.load_effect(effect)[0] == {"amount": 5}
+    request = old.find(ApprovalRecord, decision=Decision.PENDING)[0]
+    assert upgraded.get_approval(request.request_id) == request
+    forged = replace(request, decision=Decision.APPROVED, decided_by="ann", decided_at=request.requested_at)
+    old.put(forged)
+    assert "does not match its signature" in first(upgraded).what
+    old.put(request)
     key = old.find(RunRecord, state=RunState.SUCCEEDED)[0].key
     without_tail(old, key)
     assert "sealed" in first(upgraded).what
     old.close()
+
+
+def bound_to_less(row: dict[str, Any]) -> dict[str, Any]:
+    """The row as it was then: an intent's envelope was bound to the name of its effect alone."""
+    binding = binding_in(row.get("envelope", b"")) or {}
+    if binding.get("kind") != "effect-intent":
+        return row
+    keys = SigningKeys(secrets=KEYS)
+    intent = unseal(row["envelope"], binding=binding, keys=keys)
+    less = {name: binding[name] for name in ("kind", "scope", "effect")}
+    return {**row, "envelope": seal(intent, binding=less, keys=keys)}
 
 
 def flag(name: str, value: object, kind: str) -> object:

@@ -45,15 +45,8 @@ BY_THE_SEAL = {
     "run": {"incarnation", "marker", "requester", "state", "reason", "created_at", "updated_at"},
     "task": {"incarnation", "failures", "losses", "failure_kind", "updated_at"},
     "effect": {
-        *("name", "state", "run_id", "task_id", "map_index", "incarnation", "generation", "session"),
-        *("process", "ticket", "undo", "verify", "on_unknown", "provider_idempotent", "approval_id"),
-        *("lease_until", "quiesce_seconds", "updated_at", "reason"),
-    },
-    "approval": {
-        *("sequence", "dag_id", "run_id", "task_id", "map_index", "generation", "of", "definition_name"),
-        *("definition_version", "definition_fingerprint", "ancestors", "state_version"),
-        *("upstream_fingerprint", "approvers", "four_eyes", "requester", "expires_at", "decision"),
-        *("decided_by", "decided_at", "consumed_by", "consumed_at"),
+        *("state", "incarnation", "generation", "session", "process", "ticket", "lease_until"),
+        *("quiesce_seconds", "updated_at", "reason"),
     },
 }
 """Columns that only a seal vouches for: in a run that is over, and in which nothing has gone on since."""
@@ -89,9 +82,6 @@ class Store:
         names = set(row) - NEVER.get(table, set())
         if table == "payload":
             return names - (set() if self._has_a_time(row) else {"saved_at"})
-        if table == "effect" and row["state"] == "failed":
-            # Any run may begin it again, and it is that one's then.
-            names -= {"run_id"}
         return names if self._is_sealed(table, row) else names - BY_THE_SEAL.get(table, set())
 
     def _has_a_time(self, payload: Row) -> bool:
@@ -127,8 +117,8 @@ class Store:
         }
         if table == "task":
             return standing[row["task_id"], row["map_index"]]
-        at_work = {"effect": ("started", "unknown"), "approval": ("pending",)}.get(table, ())
-        return all(standing.values()) and row.get("state", row.get("decision")) not in at_work
+        at_work = ("started", "unknown") if table == "effect" else ()
+        return all(standing.values()) and row.get("state") not in at_work
 
     def is_missed(self, table: str, row: Row) -> bool:
         """Whether it is found when the row is gone."""
@@ -274,9 +264,9 @@ def test_the_docs_name_the_columns_that_are_not_vouched_for() -> None:
 
     assert set(told) == set(VERIFIED)
     assert {table: sealed for table, (_, sealed) in told.items() if sealed} == BY_THE_SEAL
-    # The other two hold only for some rows, see vouched_for.
+    # The last holds only for some rows, see vouched_for.
     never = {table: names for table, (names, _) in told.items() if names}
-    assert never == {**NEVER, "effect": {"run_id"}, "payload": {"saved_at"}}
+    assert never == {**NEVER, "payload": {"saved_at"}}
 
 
 numbers = st.integers(min_value=0, max_value=10_000)

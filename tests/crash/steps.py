@@ -165,9 +165,11 @@ ORDER = Definition.from_json((Path(__file__).parents[2] / "dags" / "order.json")
 _TRIES = RetryPolicy(max_attempts=3)
 
 BUYING = _workflow(
-    "buying", _step("reserve", reserve, retry=_TRIES), _step("pay", pay, after=["reserve"], retry=_TRIES)
+    "buying",
+    _step("reserve", reserve, retry=_TRIES, resources={"shop": 1}),
+    _step("pay", pay, after=["reserve"], retry=_TRIES, resources={"shop": 1}),
 )
-"""Two effects that can be undone."""
+"""Two effects that can be undone, and whose retries have a budget."""
 
 BREAKING = _workflow(
     "breaking",

@@ -19,6 +19,7 @@ from louver.definition import Definition
 from louver.engine.inline import RunResult, run_inline
 from louver.ledger.contract import Ledger
 from louver.ledger.names import Decision, RunKey
+from louver.retry_budgets import parse_retry_budgets
 from louver.signing import SigningKeys
 from louver.states import RunState
 from shop import report
@@ -28,6 +29,7 @@ __all__ = ["KEYS", "Clock", "OfAWorkflow", "Scene", "Story", "Stuck"]
 KEYS = SigningKeys(secrets={"k1": b"0123456789abcdef"})
 
 _CALLS = 8
+_BUDGETS = parse_retry_budgets('{"shop": "1000/s"}')
 
 
 class Stuck(Exception):
@@ -78,6 +80,7 @@ class Scene:
             clock=self.clock,
             run_id=self.case,
             requester="ann",
+            retry_budgets=_BUDGETS,
         )
 
 

@@ -10,28 +10,18 @@ import getpass
 import json
 import logging
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
-import time_machine
-from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG
 from support.airflow_by_hand import AirflowByHand, Killed
+from support.story import MINUTE, SECOND, Story, fail, now, person, stage
 
-from louver.definition import ApprovalNode, Definition
-from louver.history import HistoryRow, history
 from louver.ledger.contract import Ledger
-from louver.ledger.names import RunKey, TaskKey
-from louver.nodes import Step
-from louver.policies import RetryPolicy
+from louver.ledger.names import RunKey
 from louver.states import Precision, Source, TaskState
 from louver_provider import recorder
-from louver_provider.airflow_events import events_of
-from louver_provider.airflow_history import read_run
-from louver_provider.dag_builder import build_dag
 from louver_provider.hooks import ledger as ledger_hook
 from louver_provider.operators.base import LouverOperator
 from louver_provider.operators.names import WITH_STATES
@@ -39,202 +29,22 @@ from louver_provider.operators.step import StepOperator
 from louver_provider.reconciler.service import Reconciler
 from louver_provider.settings import load_settings
 
-SECOND = timedelta(seconds=1)
-MINUTE = timedelta(minutes=1)
-
-Body = Callable[[Any], Any]
-
-BODIES: dict[str, Body] = {}
-"""What steps do in this test, by their name; nothing else than to succeed, where it is not here."""
-
-
-def act(ctx: Any) -> Any:
-    """What every step does."""
-    return BODIES.get(ctx.name, lambda _: None)(ctx)
-
-
-def intent() -> dict[str, Any]:
-    """What is to be approved."""
-    return {"pay": 5}
-
-
-def fail(ctx: Any) -> Any:
-    """Fail."""
-    raise RuntimeError("as told")
-
-
-def die(ctx: Any) -> Any:
-    """Vanish."""
-    raise Killed
-
-
-STORY = Definition(
-    name="story",
-    version="1",
-    nodes=[
-        Step(name="one", task="tests:act", retry=RetryPolicy(max_attempts=3, delay=SECOND)),
-        Step(name="two", task="tests:act", after=["one"]),
-        Step(name="three", task="tests:act", after=["two"]),
-    ],
-)
-ASKING = Definition(
-    name="asking_story",
-    version="1",
-    nodes=[
-        ApprovalNode(name="ask", of="pay", payload="tests:intent"),
-        Step(name="pay", task="tests:act", after=["ask"], approval="ask"),
-    ],
-)
-LATE = Definition(
-    name="late_story",
-    version="1",
-    nodes=[Step(name="one", task="tests:act"), Step(name="two", task="tests:act", after=["one"])],
-)
-
 
 @pytest.fixture(scope="module")
-def clock() -> Iterator[time_machine.Traveller]:
-    # In the past: SQLite's own clock, which the scheduler asks too, cannot be set.
-    with time_machine.travel(datetime(2026, 3, 1, 12, tzinfo=timezone.utc), tick=False) as traveller:
-        yield traveller
-
-
-@pytest.fixture(scope="module")
-def airflow(clock: time_machine.Traveller) -> Iterator[AirflowByHand]:
-    with AirflowByHand.up(pass_time=clock.shift) as by_hand:
-        for definition in (STORY, ASKING, LATE):
-            tasks = {"tests:act": act} | ({"tests:intent": intent} if definition is ASKING else {})
-            dag = build_dag(definition, tasks=tasks)
-            if definition is LATE:
-                # Refused where it is said openly; a cluster policy may set it all the same.
-                dag.dagrun_timeout = 5 * SECOND
-            by_hand.deploy(dag)
-        with DAG(dag_id="stock", schedule=None) as stock:
-            EmptyOperator(task_id="one")
-        by_hand.deploy(stock)
+def airflow() -> Iterator[AirflowByHand]:
+    with stage() as by_hand:
         yield by_hand
 
 
 @pytest.fixture(autouse=True)
 def emptied(airflow: AirflowByHand) -> Iterator[None]:
     yield
-    BODIES.clear()
     airflow.empty()
-
-
-@pytest.fixture
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
-    monkeypatch.setenv("AIRFLOW__LOUVER__LEDGER_URL", f"sqlite:///{tmp_path / 'louver.db'}")
-    monkeypatch.setattr(ledger_hook, "_LEDGERS", {})
-    with ledger_hook.get_ledger() as opened:
-        yield opened
-
-
-class Story:
-    """One run, and what the audit trail tells of it."""
-
-    def __init__(
-        self, airflow: AirflowByHand, ledger: Ledger, name: str = "story", *, dated: bool = False
-    ) -> None:
-        self.airflow = airflow
-        self.ledger = ledger
-        self.run = RunKey(name, f"run-{uuid4().hex}")
-        airflow.pass_time(MINUTE)
-        airflow.trigger("ann", self.run, logical_date=now() if dated else None)
-        airflow.schedule()
-
-    def key(self, task_id: str) -> TaskKey:
-        return TaskKey(self.run.dag_id, self.run.run_id, task_id)
-
-    def pass_time(self, time: timedelta = SECOND) -> None:
-        self.airflow.pass_time(time)
-
-    def work(self, task_id: str, body: Body | None = None) -> str:
-        """A worker takes the task up; then the scheduler looks."""
-        BODIES.clear()
-        if body is not None:
-            BODIES[task_id] = body
-        self.pass_time()
-        ended = self.airflow.work(self.key(task_id))
-        self.pass_time()
-        self.airflow.schedule()
-        return ended
-
-    def work_and_die(self, task_id: str, body: Body = die) -> None:
-        """A worker takes the task up, and its process is killed; then the scheduler looks."""
-        BODIES.clear()
-        BODIES[task_id] = body
-        self.pass_time()
-        self.airflow.work_and_die(self.key(task_id))
-        self.pass_time()
-        self.airflow.schedule()
-
-    def finish(self) -> None:
-        """Workers take up whatever waits, until there is nothing more to do."""
-        BODIES.clear()
-        for _ in range(20):
-            self.pass_time()
-            self.airflow.schedule()
-            mine = [key for key in self.airflow.waiting() if key.run == self.run]
-            if not mine:
-                return
-            for key in mine:
-                self.airflow.work(key)
-        pytest.fail("it does not come to an end")
-
-    def mark(self, user: str, task_id: str, state: str, **more: Any) -> int:
-        path = f"{self._path}/taskInstances/{task_id}"
-        return self.airflow.ask(user, "PATCH", path, {"new_state": state, **more}).status_code
-
-    def mark_run(self, user: str, state: str) -> int:
-        return self.airflow.ask(user, "PATCH", self._path, {"state": state}).status_code
-
-    def clear(self, user: str, *task_ids: str, dry_run: bool = False, **more: Any) -> int:
-        body = {
-            "dag_run_id": self.run.run_id,
-            "task_ids": list(task_ids) or None,
-            "dry_run": dry_run,
-            "only_failed": False,
-            **more,
-        }
-        return self.airflow.ask(user, "POST", f"/dags/{self.run.dag_id}/clearTaskInstances", body).status_code
-
-    @property
-    def _path(self) -> str:
-        return f"/dags/{self.run.dag_id}/dagRuns/{self.run.run_id}"
-
-    def rows(self, task_id: str | None = None) -> list[HistoryRow]:
-        """The audit trail, of one task where it is named."""
-        told = history(self.ledger.list_transitions(self.run), events_of(read_run(self.run)))
-        return [row for row in told if task_id in (None, row.task_id)]
-
-    def states(self, task_id: str) -> list[str]:
-        """What the ledger has recorded that the task came to."""
-        return [str(row.to_state) for row in self.rows(task_id) if row.recorded_by]
-
-    def said(self, task_id: str) -> list[str]:
-        """What Airflow knows of the task."""
-        return [row.said for row in self.rows(task_id) if row.said]
-
-    def only(self, task_id: str | None, trigger: str) -> HistoryRow:
-        """The one row of the task with this trigger."""
-        found = [row for row in self.rows() if row.task_id == task_id and row.trigger == trigger]
-        assert len(found) == 1, found
-        return found[0]
 
 
 @pytest.fixture
 def story(airflow: AirflowByHand, ledger: Ledger) -> Story:
     return Story(airflow, ledger)
-
-
-def now() -> datetime:
-    return datetime.now(timezone.utc)
-
-
-def person(row: HistoryRow) -> tuple[str | None, str]:
-    """Who did it, and where."""
-    return row.actor, row.source
 
 
 def test_a_step_is_told_with_what_airflow_knows_of_it(story: Story) -> None:
@@ -409,7 +219,10 @@ def test_a_clear_from_the_command_line_is_told_with_its_user(airflow: AirflowByH
     assert row.at - row.since < SECOND
 
 
-def test_a_running_step_that_is_cleared_goes_on_and_loses_nothing(story: Story) -> None:
+@pytest.mark.parametrize("raised", [0, 1])
+def test_a_running_step_that_is_cleared_goes_on_and_loses_nothing(story: Story, raised: int) -> None:
+    """A scheduler that learns that its process is gone may raise Airflow's tries, long after the clear."""
+
     def body(ctx: Any) -> None:
         story.pass_time()
         assert story.clear("bob", "one") == 200
@@ -417,6 +230,9 @@ def test_a_running_step_that_is_cleared_goes_on_and_loses_nothing(story: Story) 
 
     story.work_and_die("one", body)
     story.pass_time(MINUTE)
+    waiting = story.airflow.task(story.key("one"))
+    assert waiting is not None
+    story.airflow.rows.show(story.key("one"), waiting.state, max_tries=waiting.max_tries + raised)
     story.airflow.schedule()
     assert story.work("one") == "success"
     record = story.ledger.get_task(story.key("one"))
@@ -425,6 +241,24 @@ def test_a_running_step_that_is_cleared_goes_on_and_loses_nothing(story: Story) 
     row = story.only("one", "executor:restarting")
     assert (row.from_state, row.to_state, row.said) == (TaskState.RUNNING, TaskState.QUEUED, "cleared")
     assert person(row) == ("bob", "api")
+    assert [row for row in story.rows("one") if row.trigger == "user:cleared"] == []
+
+
+def test_a_restarted_step_that_is_cleared_again_before_it_begins_is_told_twice(story: Story) -> None:
+    story.work("one")
+
+    def body(ctx: Any) -> None:
+        story.pass_time()
+        assert story.clear("bob", "two") == 200
+        raise Killed
+
+    story.work_and_die("two", body)
+    story.pass_time(MINUTE)
+    assert story.clear("cid", "two") == 200
+    story.finish()
+    clears = [(row.trigger, row.actor) for row in story.rows("two") if row.said == "cleared"]
+    assert clears == [("executor:restarting", "bob"), ("user:cleared", "cid")]
+    assert story.states("two")[-2:] == ["running", "succeeded"]
 
 
 def test_a_killed_process_is_told_when_airflow_saw_it(story: Story) -> None:
@@ -539,6 +373,18 @@ def test_a_run_that_is_deleted_and_made_again_keeps_its_past(story: Story) -> No
     again = story.only("one", "user:cleared")
     assert again.reason == "the run was deleted and made again"
     assert not story.ledger.verify_run(story.run).findings
+
+
+def test_a_run_that_is_not_deleted_while_it_runs_is_deleted_once(story: Story) -> None:
+    path = f"/dags/story/dagRuns/{story.run.run_id}"
+    assert story.airflow.ask("bob", "DELETE", path).status_code == 409
+    story.finish()
+    story.pass_time(MINUTE)
+    assert story.airflow.ask("cid", "DELETE", path).status_code == 204
+    assert person(story.only(None, "user:deleted")) == ("cid", "api")
+    (refused,) = [row for row in story.rows() if row.actor == "bob"]
+    assert (refused.trigger, refused.said) == ("user:asked", "delete_dag_run")
+    assert "no effect" in (refused.reason or "")
 
 
 def test_who_comes_second_has_changed_nothing(story: Story) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from support.airflow_rows import AirflowRows
 from support.pasts import FATES, History, definition
 from support.tampering import Tables
 
+from louver.artifacts import Artifacts
 from louver.clock import SystemClock
 from louver.ledger.contract import Ledger
 from louver.ledger.names import RunKey
@@ -199,6 +201,58 @@ def test_clean_shows_and_removes_what_is_over(ledger: Ledger, louver: Louver) ->
     assert ledger.get_run(works) is not None
     assert document(louver, "verify")["sound"] is True
     assert document(louver, "clean", "--before", NOW, "--yes")["over"] == 0
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Artifacts:
+    monkeypatch.setenv("AIRFLOW__LOUVER__ARTIFACT_DIR", str(tmp_path / "artifacts"))
+    return load_settings().artifacts
+
+
+def files_of(artifacts: Artifacts, key: RunKey) -> Path:
+    """Two attempts of the run have files; the directory of the run."""
+    place = artifacts.of_run(key) / "look"
+    for number in (1, 2):
+        (place / f"generation-1.attempt-{number}").mkdir(parents=True)
+        (place / f"generation-1.attempt-{number}" / "file").write_text("x")
+    return artifacts.of_run(key)
+
+
+def test_clean_counts_and_removes_the_files_of_what_it_removes(
+    ledger: Ledger, louver: Louver, artifacts: Artifacts
+) -> None:
+    over, waits, works = lived(ledger, "succeeded", "given_up", "unfinished")
+    gone, *kept = [files_of(artifacts, key) for key in (over, waits, works)]
+    kept.append(files_of(artifacts, RunKey(over.dag_id, "another")))
+    for words in ("--dry-run", "--dry-run", "--yes"):
+        assert gone.exists()
+        told = document(louver, "clean", "--before", NOW, words)
+        assert (told["over"], told["artifacts"]) == (1, 2)
+        assert {row["dag_id"]: row["artifacts"] for row in told["runs"]} == {
+            over.dag_id: 2,
+            waits.dag_id: 0,
+            works.dag_id: 0,
+        }
+    assert not gone.exists()
+    assert all(len(list(place.rglob("file"))) == 2 for place in kept)
+    assert document(louver, "clean", "--before", NOW, "--yes")["artifacts"] == 0
+
+
+def test_files_that_cannot_be_removed_are_named_and_the_rest_is_done(
+    ledger: Ledger, louver: Louver, artifacts: Artifacts, tmp_path: Path
+) -> None:
+    runs = lived(ledger, "succeeded", "succeeded")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    stuck, free = (artifacts.of_run(run) for run in runs)
+    stuck.parent.mkdir(parents=True)
+    stuck.symlink_to(outside)
+    files_of(artifacts, runs[1])
+    code, _, err = louver("clean", "--before", NOW, "--yes")
+    assert (code, len(err.splitlines())) == (1, 1)
+    assert f"the runs are gone, but {stuck} (" in err
+    assert ledger.get_run(runs[0]) is None
+    assert (outside.exists(), stuck.is_symlink(), free.exists()) == (True, True, False)
 
 
 def test_clean_removes_effects_too_where_that_is_asked(ledger: Ledger, louver: Louver) -> None:

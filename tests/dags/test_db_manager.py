@@ -89,13 +89,29 @@ def test_an_empty_ledger_is_made_and_a_second_time_changes_nothing(
     open_ledger(ledger_url, settings.load_signing_keys()).close()
 
 
-def test_a_ledger_in_memory_has_nothing_to_migrate(
+def test_of_a_ledger_in_memory_each_command_says_that_there_is_none(
     manager: LouverDBManager, monkeypatch: pytest.MonkeyPatch, told: Callable[[], list[str]]
 ) -> None:
     monkeypatch.setenv("AIRFLOW__LOUVER__LEDGER_URL", "memory://")
+    why = "[louver] ledger_url is memory://, which lives and ends with one process."
+    cure = "name a SQLite file or a Postgres database"
     manager.initdb()
+    manager.upgradedb()
+    manager.create_db_from_orm()
+    lines = told()
+    assert [line.startswith(f"ERROR Louver has no ledger to migrate: {why}") for line in lines] == [True] * 3
+    assert [line.endswith(cure) for line in lines] == [True] * 3
+
+    # It keeps nobody from starting, is asked every second, and says so once.
     assert manager.check_migration()
-    assert told() == []
+    assert manager.check_migration()
+    (line,) = told()
+    assert line == lines[0]
+
+    manager.drop_tables(None)
+    (line,) = told()
+    assert line.startswith(f"WARNING Louver has no ledger that could be kept: {why}")
+    assert manager.get_current_revision() is None
 
 
 def test_a_ledger_without_tables_is_pending_and_asking_makes_nothing(

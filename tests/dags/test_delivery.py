@@ -63,7 +63,7 @@ def asked(
 
 
 def resume(*, by: str | None = "ann") -> Delivery:
-    return wake(KEY, Verb.RESUME, by=by, now=NOW)
+    return wake(KEY, Verb.RESUME, by=by, source=Source.CLI, now=NOW)
 
 
 def answer() -> HITLDetail:
@@ -137,7 +137,7 @@ def test_what_waits_for_nobody_is_not_woken(rows: AirflowRows, state: str | None
 
 
 def test_a_task_that_airflow_does_not_have_is_not_woken(rows: AirflowRows) -> None:
-    unknown = wake(TaskKey("woken", "r1", "none"), Verb.RESUME, by="ann", now=NOW)
+    unknown = wake(TaskKey("woken", "r1", "none"), Verb.RESUME, by="ann", source=Source.CLI, now=NOW)
     assert (unknown.woken, unknown.retry_after) == (False, None)
 
 
@@ -155,7 +155,7 @@ def test_an_approval_is_not_resumed_and_can_be_stopped(rows: AirflowRows) -> Non
     assert not resume().woken
     assert answer().responded_at is None
 
-    assert wake(KEY, Verb.STOP, by="ann", now=NOW).woken
+    assert wake(KEY, Verb.STOP, by="ann", source=Source.CLI, now=NOW).woken
 
     assert answer().chosen_options == ["Stop"]
 

@@ -16,6 +16,7 @@ import jsonschema
 from airflow.cli.cli_config import ActionCommand, GroupCommand
 from airflow.utils.db_manager import BaseDBManager
 
+from louver_provider.bucket_settings import OPTIONS
 from louver_provider.cli.definition import get_louver_cli_commands
 from louver_provider.get_provider_info import get_provider_info
 from louver_provider.settings import load_settings
@@ -54,6 +55,8 @@ def test_the_provider_info_obeys_airflows_schema() -> None:
 
 def test_the_options_have_the_defaults_of_the_settings() -> None:
     options = get_provider_info()["config"]["louver"]["options"]
+    assert {name: options[name]["default"] for name in OPTIONS} == OPTIONS
+    options = {name: option for name, option in options.items() if name not in OPTIONS}
     numbers = {name: option["default"] for name, option in options.items() if option["type"] != "string"}
     found = load_settings()
     assert {name: float(text) for name, text in numbers.items()} == {
@@ -64,7 +67,9 @@ def test_the_options_have_the_defaults_of_the_settings() -> None:
         **{entry.name: getattr(found.control, entry.name).total_seconds() for entry in fields(found.control)},
     }
     assert options["reconciler"]["default"] == found.reconciler
-    assert set(options) - set(numbers) == {"ledger_url", "signing_keys", "reconciler"}
+    texts = {"ledger_url", "signing_keys", "reconciler", "retry_budgets", "artifact_dir"}
+    assert set(options) - set(numbers) == texts
+    assert options["retry_budgets"]["default"] == options["artifact_dir"]["default"] == ""
 
 
 def test_what_the_info_names_is_there() -> None:

@@ -93,6 +93,43 @@ def running_step(ledger: Ledger) -> Token:
     return ledger.open_task(TaskKey("orders", "r1", "one"), claim, now=NOW).token
 
 
+def test_nothing_said_is_no_retry_budget_and_artifacts_in_the_home(home: Path) -> None:
+    found = settings.load_settings()
+    assert dict(found.retry_budgets) == {}
+    assert found.artifacts.base == home / "louver_artifacts"
+
+
+def test_retry_budgets_and_the_directory_are_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("AIRFLOW__LOUVER__RETRY_BUDGETS", '{"payments-api": "20/min"}')
+    monkeypatch.setenv("AIRFLOW__LOUVER__ARTIFACT_DIR", str(tmp_path / "files"))
+    found = settings.load_settings()
+    assert str(found.retry_budgets["payments-api"].rate) == "20/min"
+    assert found.artifacts.base == tmp_path / "files"
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "told"),
+    [
+        ("retry_budgets", "20/min", "'20/min': it is not JSON"),
+        (
+            "retry_budgets",
+            '{"api": "20/m"}',
+            """'{"api": "20/m"}': api: '20/m' is no rate; give one as 20/min""",
+        ),
+        ("artifact_dir", "files", "must be absolute, not 'files'"),
+        ("artifact_dir", "~nobody-of-this-name/files", "home directory"),
+    ],
+)
+def test_what_cannot_be_used_is_named_with_its_value(
+    option: str, text: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"AIRFLOW__LOUVER__{option.upper()}", text)
+    with pytest.raises(ConfigurationError) as caught:
+        settings.load_settings()
+    assert str(caught.value).startswith(f"[louver] {option}")
+    assert told in str(caught.value)
+
+
 def test_the_own_key_is_made_once_and_for_its_owner_alone(home: Path) -> None:
     first = settings.load_signing_keys()
     path = home / settings.KEY_FILE

@@ -2,121 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
-import subprocess
-import threading
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
-from typing import Any
-from uuid import uuid4
+from datetime import datetime, timedelta
 
 import pytest
+from support.airflow_control import Control, controlled
 
 from shop import faults
 
 pytestmark = pytest.mark.integration
 
-DAGS = ("counting", "ticking", "sharing", "asking")
-HAMMER, SHELL = (Path(__file__).with_name(name) for name in ("hammer.py", "shell.py"))
-
 # Around the park: before it landed, as it lands (a running step looks every second), and up to long after it.
 GAPS = (0.0, 0.6, 0.9, 1.1, 1.3, 2.0, 3.2)
 
 
-class Control:
-    """Runs to be controlled, and the commands to do so."""
-
-    def __init__(self, home: Any, shell: subprocess.Popen[str]) -> None:
-        self.home = home
-        self.rest = home.rest
-        self._shell = shell
-
-    def start(self, dag_id: str, **conf: Any) -> str:
-        run_id = f"{dag_id}-{uuid4().hex[:8]}"
-        return self.rest.trigger(dag_id, conf, run_id=run_id)
-
-    def state(self, dag_id: str, run_id: str, task_id: str = "work") -> str | None:
-        return self.rest.task_states(dag_id, run_id).get(task_id)
-
-    def await_state(self, dag_id: str, run_id: str, wanted: str, task_id: str = "work") -> None:
-        def there() -> bool:
-            state = self.state(dag_id, run_id, task_id)
-            assert state == wanted or state not in ("success", "failed", "upstream_failed"), state
-            return state == wanted
-
-        self.home.wait_for(f"{task_id} of {run_id} to be {wanted}", there, timeout=90)
-
-    def await_rows(self, run_id: str, count: int) -> None:
-        self.home.wait_for(f"{count} rows of {run_id}", lambda: len(self.rows(run_id)) >= count, timeout=90)
-
-    def ended(self, dag_id: str, run_id: str) -> str:
-        def over() -> str | None:
-            state = self.rest.run_state(dag_id, run_id)
-            return state if state in ("success", "failed") else None
-
-        return str(self.home.wait_for(f"the end of {run_id}", over, timeout=400))
-
-    def rows(self, run_id: str) -> list[int]:
-        """What the step has done, in order; what was done twice stands there twice."""
-        with closing(sqlite3.connect(self.home.path / "control.db", timeout=60)) as connection:
-            try:
-                found = connection.execute(
-                    "SELECT number FROM done WHERE run_id = ? ORDER BY rowid", [run_id]
-                )
-                return [number for (number,) in found]
-            except sqlite3.OperationalError:
-                return []
-
-    def hurry(self, *run_ids: str) -> None:
-        """Let these runs do the rest of their rows at once."""
-        with closing(sqlite3.connect(self.home.path / "control.db", timeout=60)) as connection, connection:
-            connection.executemany("INSERT INTO hurry VALUES (?)", [[run_id] for run_id in run_ids])
-
-    def louver(self, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
-        """Exit code and rows, or what was said where there are none."""
-        given, answers = self._shell.stdin, self._shell.stdout
-        assert given is not None
-        assert answers is not None
-        given.write(json.dumps(["louver", *arguments, "--output", "json"]) + "\n")
-        given.flush()
-        code, out, err = json.loads(answers.readline())
-        assert "Traceback" not in out + err, err
-        return code, json.loads(out) if out else [{"said": err}]
-
-    def one(self, *arguments: str) -> tuple[int, str, str]:
-        """Exit code, and of the only row what became of it and the task's state."""
-        code, rows = self.louver(*arguments)
-        assert len(rows) == 1, rows
-        return code, rows[0]["became"], rows[0]["state"]
-
-    def trail(self, run_id: str, task_id: str = "work") -> list[dict[str, Any]]:
-        code, rows = self.louver("history", run_id, task_id, "--stored")
-        assert code == 0, rows
-        return rows
+@pytest.fixture(scope="module")
+def gaps() -> tuple[float, ...]:
+    return GAPS
 
 
 @pytest.fixture(scope="module")
 def control(airflow) -> Iterator[Control]:
-    airflow.wait_for("the Dags", lambda: set(DAGS) <= airflow.rest.dag_ids(), timeout=120)
-    with (
-        (airflow.logs / "shell.log").open("ab") as log,
-        subprocess.Popen(
-            [str(airflow.python), str(SHELL)],
-            env=airflow.env(),
-            cwd=airflow.path,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        ) as shell,
-    ):
-        try:
-            yield Control(airflow, shell)
-        finally:
-            shell.kill()
+    with controlled(airflow) as found:
+        yield found
 
 
 def test_a_paused_step_gives_its_slot_to_another_and_goes_on_where_it_was(control) -> None:
@@ -253,45 +161,48 @@ def test_a_run_that_airflow_has_not_started_can_be_paused(control) -> None:
     assert control.ended("counting", run_id) == "success"
 
 
-def test_resumes_at_every_moment_around_the_park_never_strand_a_step(control) -> None:
-    run_ids = [control.start("counting", rows=4000, seconds=0.05) for _ in range(3)]
+def test_resumes_at_every_moment_around_the_park_never_strand_a_step(control, gaps) -> None:
+    # As many as it takes to come to the last gap on a slow machine.
+    rows = 300 * len(gaps)
+    run_ids = [control.start("counting", rows=rows, seconds=0.1) for _ in range(3)]
     for run_id in run_ids:
         control.await_rows(run_id, 1)
-    over = threading.Event()
-    answers: Counter[int] = Counter()
 
-    def click() -> None:
-        """Somebody in the web UI, who presses Resume whenever it is there."""
-        while not over.wait(0.4):
-            for run_id in run_ids:
-                body = {"chosen_options": ["Resume"], "params_input": {}}
-                answers[control.rest.reply("counting", run_id, "work", body).status] += 1
+    told, answers = control.hammer(run_ids, gaps)
 
-    clicker = threading.Thread(target=click)
-    clicker.start()
-    try:
-        done = subprocess.run(
-            [str(control.home.python), str(HAMMER), "counting", ",".join(map(str, GAPS)), *run_ids],
-            env=control.home.env(),
-            capture_output=True,
-            text=True,
-            timeout=400,
-        )
-    finally:
-        over.set()
-        clicker.join()
-
-    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert done.returncode == 0, done.stderr
-    assert len(told) == 2 * len(GAPS) * len(run_ids)
+    assert len(told) == 2 * len(gaps) * len(run_ids)
     assert {reply["became"] for reply in told} <= {"done", "taken_back", "refused"}, told
     assert answers[200] > 0
     assert set(answers) <= {200, 404, 409}
     control.hurry(*run_ids)
     for run_id in run_ids:
         assert control.ended("counting", run_id) == "success"
-        assert control.rows(run_id) == list(range(4000))
+        assert control.rows(run_id) == list(range(rows))
         assert control.rest.task("counting", run_id, "work")["try_number"] == 1
+
+
+def test_the_history_of_a_run_puts_ledger_and_airflow_on_one_clock(control) -> None:
+    run_id = control.start("counting", rows=3, seconds=0.0)
+    assert control.ended("counting", run_id) == "success"
+
+    code, rows = control.louver("history", run_id)
+
+    assert code == 0, rows
+    run = control.rest.run("counting", run_id)
+    times = [moment(row["at"]) for row in rows]
+    assert times == sorted(times)
+    assert moment(run["queued_at"]) <= times[0]
+    assert times[-1] <= moment(run["end_date"])
+    work = [row for row in rows if row["step"] == "work"]
+    assert [row["to"] for row in work if row["recorded_by"]] == ["queued", "starting", "running", "succeeded"]
+    both = [row for row in work if row["airflow_at"] and row["recorded_at"]]
+    apart = [abs(moment(row["airflow_at"]) - moment(row["recorded_at"])) for row in both]
+    assert apart
+    assert max(apart) < timedelta(minutes=1)
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def test_what_could_not_be_undone_is_retried_and_settled_by_a_person(control, orders) -> None:

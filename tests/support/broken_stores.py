@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from operator import attrgetter
 
 from louver.errors import EventConflict, IntegrityError, Superseded
@@ -12,6 +13,7 @@ from louver.ledger.memory import MemoryLedger, MemoryRows
 from louver.ledger.names import Decision, EffectState
 from louver.ledger.records import SealRecord, TaskRecord
 from louver.ledger.requests import BeginOutcome, Begun, Capability, EventOutcome
+from louver.retry_budgets import WhenEmpty
 
 __all__ = ["BROKEN"]
 
@@ -231,9 +233,68 @@ class ObeysInTwoWrites(MemoryLedger):
 
 
 class OldSessionsGiveSignsOfLife(MemoryLedger):
-    @staticmethod
-    def _current_holder(rows, token):
-        return True
+    def touch(self, token, **said):
+        held = self.get_task(token.key)
+        super().touch(replace(token, session=held.session, try_number=held.try_number), **said)
+
+
+class MarkersMakeAllRunsAnew(MemoryLedger):
+    def open_run(self, start, *, now):
+        known = self.get_run(start.key)
+        if known is not None and known.marker is None and start.marker is not None:
+            with self._transaction(write=True) as rows:
+                rows.update(replace(known, marker="unknown"))
+        return super().open_run(start, now=now)
+
+
+class SealsOfTheDeletedRun(MemoryLedger):
+    def get_seal(self, key):
+        with self._transaction(write=False) as rows:
+            return rows.peek(SealRecord, key.dag_id, key.run_id)
+
+
+class GivesUpAnything(MemoryLedger):
+    def give_up_undo(self, token, record, *, reason, now):
+        with self._transaction(write=True) as rows:
+            self._hold(rows, token)
+            given_up = replace(record, state=EffectState.UNDO_FAILED, reason=reason, updated_at=now)
+            rows.update(given_up)
+        return given_up
+
+
+class VerifiersAreNotRepeated(MemoryLedger):
+    def commit_effect(self, token, record, result, *, now):
+        self._refuse_known(record)
+        return super().commit_effect(token, record, result, now=now)
+
+    def fail_effect(self, token, record, *, reason, now):
+        self._refuse_known(record)
+        return super().fail_effect(token, record, reason=reason, now=now)
+
+    def _refuse_known(self, record):
+        known = self.get_effect(record.scope, record.key)
+        if record.state is EffectState.UNKNOWN and known.state is not EffectState.UNKNOWN:
+            raise Superseded
+
+
+class AnyVerifierIsRepeated(MemoryLedger):
+    def commit_effect(self, token, record, result, *, now):
+        known = self.get_effect(record.scope, record.key)
+        if (record.state, known.state) == (EffectState.UNKNOWN, EffectState.COMMITTED):
+            return known
+        return super().commit_effect(token, record, result, now=now)
+
+
+class CommandsAreNotClosedTwice(MemoryLedger):
+    def complete_command(self, command, *, outcome, now):
+        return super().complete_command(command, outcome=outcome, now=now) if self._open(command) else None
+
+    def refuse_command(self, command, *, outcome, now):
+        return super().refuse_command(command, outcome=outcome, now=now) if self._open(command) else None
+
+    def _open(self, command):
+        known = {one.command_id: one for one in self.list_commands(command.task.run)}
+        return known[command.command_id].closed_at is None
 
 
 class ProgressIsLife(MemoryLedger):
@@ -268,6 +329,37 @@ class TermsStandStill(MemoryLedger):
     def take_lease(self, name, owner, *, lease_until, now):
         lease = super().take_lease(name, owner, lease_until=lease_until, now=now)
         return lease and replace(lease, term=1)
+
+
+class BudgetsAreEachTasks(MemoryLedger):
+    def draw_retry(self, token, budgets, **given):
+        mine = [replace(budget, resource=f"{budget.resource}/{token.key}") for budget in budgets]
+        return super().draw_retry(token, mine, **given)
+
+
+class DrawsOneByOne(MemoryLedger):
+    def draw_retry(self, token, budgets, **given):
+        drawn = [super(DrawsOneByOne, self).draw_retry(token, [budget], **given) for budget in budgets]
+        return min(drawn, key=lambda one: one.granted)
+
+
+class WhoWaitsTakesNoTurn(MemoryLedger):
+    def draw_retry(self, token, budgets, *, longest_wait, now):
+        drawn = super().draw_retry(token, budgets, longest_wait=timedelta(0), now=now)
+        wait = max((share.wait for share in drawn.shares), default=timedelta(0))
+        waits = all(share.budget.when_empty is WhenEmpty.WAIT for share in drawn.shares)
+        return replace(drawn, granted=drawn.granted or (waits and wait <= longest_wait), wait=wait)
+
+
+class AnotherRateRefills(MemoryLedger):
+    def draw_retry(self, token, budgets, **given):
+        known = {row.resource: row for row in self.list_retry_budgets()}
+        with self._transaction(write=True) as rows:
+            for budget in budgets:
+                row = known.get(budget.resource)
+                if row is not None and row.rate != str(budget.rate):
+                    rows.update(replace(row, full_at=given["now"]))
+        return super().draw_retry(token, budgets, **given)
 
 
 class SaysThatItIsShared(MemoryLedger):
@@ -333,6 +425,15 @@ BROKEN = [
     (ObeysInTwoWrites, "check_obey_twice_is_none"),
     (ObeysInTwoWrites, "check_obey_of_what_somebody_else_has_is_none"),
     (OldSessionsGiveSignsOfLife, "check_touch_by_a_superseded_process_is_dropped"),
+    (MarkersMakeAllRunsAnew, "check_open_run_without_a_marker_learns_it_and_is_the_same_run"),
+    (SealsOfTheDeletedRun, "check_get_seal_of_a_run_made_again_is_none_until_it_is_sealed"),
+    (GivesUpAnything, "check_give_up_undo_of_what_nobody_has_to_undo_is_an_error"),
+    (GivesUpAnything, "check_give_up_undo_repeated_keeps_the_first_reason"),
+    (VerifiersAreNotRepeated, "check_commit_effect_repeated_by_whoever_verified_it_is_one_commit"),
+    (VerifiersAreNotRepeated, "check_fail_effect_repeated_is_told_what_is_recorded"),
+    (AnyVerifierIsRepeated, "check_commit_effect_repeated_by_whoever_verified_it_is_one_commit"),
+    (CommandsAreNotClosedTwice, "check_complete_command_repeated_is_told_what_is_recorded"),
+    (CommandsAreNotClosedTwice, "check_refuse_command_repeated_is_told_what_is_recorded"),
     (ProgressIsLife, "check_touch_with_progress_is_no_heartbeat"),
     (TouchesTheSnapshot, "check_touch_changes_nothing_of_the_task"),
     (LeasesAreTaken, "check_take_lease_while_another_owner_has_it_is_none"),
@@ -345,6 +446,12 @@ BROKEN = [
     (WithoutIsolation, "check_claim_commands_at_once_gives_each_to_one"),
     (WithoutIsolation, "check_obey_at_once_with_the_next_claim_is_one_of_both"),
     (WithoutIsolation, "check_take_lease_at_once_gives_it_to_one"),
+    (BudgetsAreEachTasks, "check_draw_retry_counts_over_all_tasks_and_runs"),
+    (DrawsOneByOne, "check_draw_retry_of_an_empty_budget_that_fails_takes_nothing"),
+    (WhoWaitsTakesNoTurn, "check_draw_retry_of_an_empty_budget_waits_for_a_turn_of_its_own"),
+    (AnotherRateRefills, "check_draw_retry_under_another_rate_misses_as_many_as_before"),
+    (WithoutFence, "check_draw_retry_by_a_superseded_process_is_refused"),
+    (WithoutIsolation, "check_draw_retry_at_once_gives_each_to_one"),
     (SaysThatItIsShared, "check_capabilities_shared_means_that_every_handle_sees_the_same"),
     (SaysThatItIsDurable, "check_capabilities_durable_means_that_it_is_there_after_closing"),
     (SaysItInItsOwnWords, "check_capabilities_are_named_by_the_contract"),

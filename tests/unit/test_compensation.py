@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -405,6 +406,70 @@ class Vanishing:
     def __call__(self, ctx: TaskContext) -> None:
         act("vanish", ctx, compensate=renamed)
         self._monkeypatch.delitem(globals(), "renamed")
+
+
+# Effects whose rows were changed past the ledger
+
+
+def forge(undo: Undo) -> str:
+    WORLDS[-1].undone.append("forged")
+    return "forged"
+
+
+def say_no(key: str) -> Verification:
+    WORLDS[-1].undone.append("asked")
+    return Verification.absent()
+
+
+class Tampering:
+    """A step that fails, after somebody has changed the row of an effect."""
+
+    def __init__(self, ledger: Ledger, name: str, **changes: Any) -> None:
+        self._ledger: Any = ledger
+        self._name, self._changes = name, changes
+
+    def __call__(self) -> None:
+        effect = effects(self._ledger)[self._name]
+        with self._ledger._transaction(write=True) as rows:
+            rows.update(replace(effect, **self._changes))
+        raise RuntimeError("it fails")
+
+
+@pytest.mark.parametrize("undo", [f"{__name__}:forge", None], ids=["another", "none"])
+def test_a_compensation_that_nobody_registered_is_not_called(
+    world: World, ledger: Ledger, undo: str | None
+) -> None:
+    """Nor does the effect stand in silence where it was taken away: a person has to see to it."""
+    tampering = Tampering(ledger, "two", undo=undo)
+    result = run_inline(
+        saga("one", "two"), {"last": tampering}, ledger=ledger, clock=FixedClock(NOW), run_id=RUN.run_id
+    )
+    assert result.state is RunState.COMPENSATION_FAILED
+    assert world.undone == ["one"]
+    given_up = effects(ledger)["two"]
+    assert given_up.state is EffectState.UNDO_FAILED
+    assert "undo differ" in (given_up.reason or "")
+
+
+def test_a_verify_that_nobody_registered_is_not_asked(world: World, ledger: Ledger) -> None:
+    lose_answer(world)
+    world.says = None
+    definition = saga("one", "two_verified", fails=False)
+    two = definition.nodes[-1]
+
+    def act_and_tamper(ctx: TaskContext) -> None:
+        try:
+            two_verified(ctx)
+        except ConnectionError:
+            Tampering(ledger, "two", verify=f"{__name__}:say_no")()
+
+    result = run_inline(
+        definition, {two.name: act_and_tamper}, ledger=ledger, clock=FixedClock(NOW), run_id=RUN.run_id
+    )
+
+    assert result.state is RunState.COMPENSATION_FAILED
+    assert world.undone == ["one"]
+    assert states(ledger)["two"] is EffectState.UNDO_FAILED
 
 
 # Effects that nobody knows of

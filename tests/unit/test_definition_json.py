@@ -241,6 +241,61 @@ def test_a_large_whole_number_is_a_literal_like_any_other() -> None:
     assert read(document).fingerprint != read(changed("steps.0.kwargs", {"n": 2**53})).fingerprint
 
 
+def test_resources_are_read_and_stand_in_the_form_only_where_there_are_any() -> None:
+    """So that a definition that has none keeps the fingerprint that its runs began with."""
+    given = {"payments-api": 2, "bank": 1}
+    definition = read(changed("steps.2.resources", given))
+    assert dict(definition.node("pay").resources) == given
+    look, _, pay = definition.to_json()["steps"]
+    assert ("resources" in look, pay["resources"]) == (False, given)
+    assert read(definition.to_json()) == definition
+
+    small = read(SMALL)
+    assert small.fingerprint == "7ed3c2a21c5d68432456ce875b7e1e486eadf0a4c1b6f85729971968017ce3d5"
+    assert read(changed("steps.2.resources", {})).fingerprint == small.fingerprint
+    fingerprints = {
+        read(changed("steps.2.resources", other)).fingerprint
+        for other in (given, {"bank": 1, "payments-api": 2}, {"payments-api": 1, "bank": 1}, {"bank": 1})
+    }
+    assert len(fingerprints) == 3
+    assert small.fingerprint not in fingerprints
+
+
+@pytest.mark.parametrize(
+    ("value", "attribute"),
+    [
+        (["payments-api"], "resources"),
+        ("payments-api", "resources"),
+        ({"payments-api": 0}, "resources.payments-api"),
+        ({"payments-api": -1}, "resources.payments-api"),
+        ({"payments-api": True}, "resources.payments-api"),
+        ({"payments-api": 1.0}, "resources.payments-api"),
+        ({"payments-api": "1"}, "resources.payments-api"),
+        ({"payments-api": None}, "resources.payments-api"),
+        ({"payments-api": 1_000_001}, "resources.payments-api"),
+        ({"": 1}, "resources"),
+        ({"payments api": 1}, "resources"),
+        ({"-payments": 1}, "resources"),
+        ({"p" * 101: 1}, "resources"),
+    ],
+)
+def test_resources_that_are_none_are_refused(value: Any, attribute: str) -> None:
+    error = refused(changed("steps.2.resources", value))
+    assert (error.node, error.attribute) == ("pay", attribute)
+
+
+def test_a_resource_that_stands_twice_is_refused() -> None:
+    raw = json.dumps(changed("steps.2.resources", {"a": 1})).replace('{"a": 1}', '{"a": 1, "a": 2}')
+    with pytest.raises(DefinitionError, match="stands twice") as caught:
+        read_definition(raw)
+    assert caught.value.attribute == "resources.a"
+
+
+def test_an_approval_has_no_resources() -> None:
+    error = refused(changed("steps.1.resources", {"a": 1}))
+    assert "unknown field 'resources'" in str(error)
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),

@@ -251,6 +251,92 @@ def test_an_intention_parks_before_user_code_and_can_be_taken_back(stage: Stage)
     assert [row.actor for row in stage.rows() if row.trigger == "user:resume"] == ["eve"]
 
 
+class Killed(BaseException):
+    """The process is gone, without a word to anybody."""
+
+
+def kill_while(stage: Stage, monkeypatch: pytest.MonkeyPatch, doing: str) -> None:
+    """The next process dies when it comes to that point of its resume."""
+
+    def die(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"louver.steps.{doing}", die)
+        with pytest.raises(Killed):
+            stage.live(lambda ctx: pytest.fail("user code ran"), answer=ParkAnswer(verb=Verb.RESUME))
+
+
+# As it takes the resume up, and as it has claimed it and is about to record it.
+@pytest.mark.parametrize("doing", ["_go_on_after_pause", "_carry_out"])
+def test_a_resume_whose_process_dies_on_the_way_is_done_by_the_next_one(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, doing: str
+) -> None:
+    stage.ask(Verb.PAUSE)
+    with pytest.raises(Parked):
+        stage.live(lambda ctx: None)
+    stage.clock.sleep(SECOND)
+    stage.ask(Verb.RESUME, actor="bob")
+    kill_while(stage, monkeypatch, doing)
+    assert stage.commands()[-1].closed_at is None
+
+    assert stage.live(lambda ctx: "done").value == "done"
+
+    assert stage.path()[-6:] == ["paused", "retry_wait", "queued", "starting", "running", "succeeded"]
+    assert stage.outcomes()[-1] == ("resume", "done", "resumed, by a new process")
+
+
+def test_a_pause_after_such_a_resume_is_carried_out(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.ask(Verb.PAUSE)
+    with pytest.raises(Parked):
+        stage.live(lambda ctx: None)
+    stage.ask(Verb.RESUME)
+    kill_while(stage, monkeypatch, "_go_on_after_pause")
+    stage.clock.sleep(SECOND)
+    stage.ask_unseen(Verb.PAUSE, "eve")
+
+    with pytest.raises(Parked):
+        stage.live(lambda ctx: pytest.fail("user code ran"))
+
+    assert [state for _, state, _ in stage.outcomes()] == ["done", "done", "done"]
+    assert stage.rows()[-1].actor == "eve"
+
+
+def test_a_resume_takes_a_pause_back_that_died_with_its_process(stage: Stage) -> None:
+    def work(ctx: TaskContext) -> None:
+        stage.ask(Verb.PAUSE)
+        supervision: Any = ctx._runtime.supervision
+        supervision.poll()
+        stage.clock.sleep(SECOND)
+        stage.ask(Verb.RESUME)
+        raise Killed
+
+    with pytest.raises(Killed):
+        stage.live(work)
+    assert stage.path()[-1] == "pausing"
+
+    assert stage.live(lambda ctx: "done").value == "done"
+    assert stage.outcomes() == [("pause", "refused", "taken back"), ("resume", "done", "taken back")]
+
+
+def test_a_resume_that_has_nothing_to_resume_is_refused_at_the_start(stage: Stage) -> None:
+    stage.ask(Verb.PAUSE)
+    with pytest.raises(Parked):
+        stage.live(lambda ctx: None)
+    stage.clock.sleep(SECOND)
+    stage.ask(Verb.RESUME)
+
+    def work(ctx: TaskContext) -> None:
+        stage.clock.sleep(SECOND)
+        stage.ask_unseen(Verb.RESUME, "late")
+        raise Killed
+
+    with pytest.raises(Killed):
+        stage.live(work, answer=ParkAnswer(verb=Verb.RESUME))
+    assert stage.live(lambda ctx: "done").value == "done"
+    assert stage.outcomes()[-1] == ("resume", "refused", "it was not paused")
+
+
 # Stop
 
 

@@ -11,8 +11,10 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from louver.artifacts import Artifacts, own_artifacts
 from louver.binding import Workflow, bind
 from louver.clock import Clock, SystemClock
 from louver.closing import COMPENSATE, RunOverview, close_run, compensate_call, overview
@@ -23,11 +25,12 @@ from louver.errors import AttemptsExhausted, ConfigurationError
 from louver.evaluation import evaluate
 from louver.ledger import open_ledger
 from louver.ledger.contract import Ledger
-from louver.ledger.names import Decision, RunKey, TaskKey, Verb
+from louver.ledger.names import Decision, RunKey, TaskKey, Token, Verb
 from louver.ledger.records import ApprovalRecord, TaskRecord
 from louver.lifecycle import Closing, Lifecycle
 from louver.liveness import LocalProcesses
-from louver.ports import Parked
+from louver.ports import Parked, Places
+from louver.retry_budgets import RetryBudget
 from louver.sessions import Claim
 from louver.states import RunState, Source, TaskState
 from louver.steps import StepCalls, run_start
@@ -85,6 +88,8 @@ def run_inline(
     run_id: str | None = None,
     requester: str | None = None,
     control: ControlSettings | None = None,
+    retry_budgets: Mapping[str, RetryBudget] | None = None,
+    artifact_dir: Path | None = None,
 ) -> RunResult:
     """
     Run the workflow as far as it goes.
@@ -97,6 +102,10 @@ def run_inline(
     :param run_id: a new run, or one to go on with. By default a new one.
     :param requester: who started it, for four-eyes approvals.
     :param control: how closely steps look at what people want of them (:func:`louver.control.send`).
+    :param retry_budgets: by resource, as :func:`louver.retry_budgets.parse_retry_budgets` reads them; they
+        are counted in the ledger, so over everybody who shares it.
+    :param artifact_dir: absolute; where steps keep files (``ctx.artifact_dir``). By default one for this user
+        in the temporary directory.
     :returns: also where the run is parked: then ``waiting`` holds what to decide, with
         ``ledger.decide_approval``, before the next call.
     :raises DefinitionError: where functions and definition do not fit.
@@ -109,10 +118,33 @@ def run_inline(
             f"{definition.name} takes the parameters {sorted(definition.params)}, not {sorted(given)}"
         )
     key = RunKey(definition.name, run_id or f"inline-{secrets.token_hex(8)}")
+    surroundings = _Surroundings(
+        clock=clock or SystemClock(),
+        control=control,
+        retry_budgets=retry_budgets or {},
+        places=_OwnPlaces() if artifact_dir is None else Artifacts(base=Path(artifact_dir)),
+    )
     if ledger is not None:
-        return _InlineRun(workflow, given, ledger, clock or SystemClock(), key, requester, control).run()
+        return _InlineRun(workflow, given, ledger, surroundings, key, requester).run()
     with open_ledger("memory://") as own:
-        return _InlineRun(workflow, given, own, clock or SystemClock(), key, requester, control).run()
+        return _InlineRun(workflow, given, own, surroundings, key, requester).run()
+
+
+class _OwnPlaces:
+    """Found only when a step asks for one, so that nobody else can fail for it."""
+
+    def make(self, token: Token) -> Path:
+        return own_artifacts().make(token)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Surroundings:
+    """What the steps of a run live in, beside the ledger."""
+
+    clock: Clock
+    control: ControlSettings | None
+    retry_budgets: Mapping[str, RetryBudget]
+    places: Places
 
 
 class _InlineRun:
@@ -121,15 +153,14 @@ class _InlineRun:
         workflow: Workflow,
         params: Mapping[str, Any],
         ledger: Ledger,
-        clock: Clock,
+        surroundings: _Surroundings,
         key: RunKey,
         requester: str | None,
-        control: ControlSettings | None,
     ) -> None:
-        self._control = control
+        self._surroundings = surroundings
         self._definition = workflow.definition
         self._ledger = ledger
-        self._clock = clock
+        self._clock = surroundings.clock
         self._key = key
         self._start = run_start(workflow.definition, key, requester=requester)
         self._calls = StepCalls(workflow=workflow, start=self._start, params=lambda _: params)
@@ -242,7 +273,9 @@ class _InlineRun:
             clock=self._clock,
             liveness=_PROCESSES,
             log=_Log(key),
-            control=self._control,
+            control=self._surroundings.control,
+            budgets=self._surroundings.retry_budgets,
+            places=self._surroundings.places,
         )
 
     def _claim(self, key: TaskKey, process: str, *, anew: bool = False) -> Claim:

@@ -9,6 +9,7 @@ from typing import Any
 
 from louver.approvals import Answer, decide, expire
 from louver.errors import ApprovalClosed, LedgerError
+from louver.ledger.approval_signatures import check_signature, is_as_signed, sign_approval
 from louver.ledger.names import Decision, RunKey, Token
 from louver.ledger.records import ApprovalRecord, RunRecord, TaskRecord, TransitionRecord
 from louver.ledger.requests import ApprovalRequest
@@ -62,14 +63,15 @@ class ApprovalOperations(TaskOperations):
         )
         kept = None
         for known in self._pending_requests(rows, fresh.task):
-            if known.expires_at is not None and now >= known.expires_at:
-                rows.update(expire(known, now=now))
-            elif _same_question(known, fresh):
+            late = known.expires_at is not None and now >= known.expires_at
+            if not late and _same_question(known, fresh) and is_as_signed(known, keys=self._keys):
                 kept = known
             else:
-                rows.update(replace(known, decision=Decision.VOID, decided_at=now))
+                decision = Decision.EXPIRED if late else Decision.VOID
+                self._close_request(rows, known, replace(known, decision=decision, decided_at=now))
         if kept is not None:
             return kept
+        fresh = sign_approval(fresh, keys=self._keys)
         if not rows.insert(fresh):
             raise LedgerError(f"approval request {fresh.request_id} exists already; take another id")
         self._keep(rows, fresh.payload, request.payload, binding=approval_binding(fresh), now=now)
@@ -85,29 +87,28 @@ class ApprovalOperations(TaskOperations):
         self, rows: Rows, request_id: str, answer: Answer, *, now: datetime
     ) -> ApprovalRecord:
         decided = decide(self._approval(rows, request_id), answer, now=now)
-        rows.update(decided)
-        return decided
+        return self._write_request(rows, decided)
 
     @decision
     def expire_approval(self, rows: Rows, request_id: str, *, now: datetime) -> ApprovalRecord:
-        expired = expire(self._approval(rows, request_id), now=now)
-        rows.update(expired)
-        return expired
+        known = self._approval(rows, request_id)
+        expired = expire(known, now=now)
+        return known if expired == known else self._write_request(rows, expired)
 
-    @staticmethod
-    def _approval(rows: Rows, request_id: str) -> ApprovalRecord:
+    def _approval(self, rows: Rows, request_id: str) -> ApprovalRecord:
         record = rows.get(ApprovalRecord, request_id)
         if record is None:
             raise ApprovalClosed(f"there is no approval request {request_id}")
-        return record
+        return check_signature(record, keys=self._keys)
 
     @question
     def get_approval(self, rows: Rows, request_id: str) -> ApprovalRecord | None:
-        return rows.peek(ApprovalRecord, request_id)
+        record = rows.peek(ApprovalRecord, request_id)
+        return None if record is None else check_signature(record, keys=self._keys)
 
     @question
     def list_approvals(self, rows: Rows, run: RunKey) -> list[ApprovalRecord]:
-        return self._requests(rows, run)
+        return [check_signature(record, keys=self._keys) for record in self._requests(rows, run)]
 
     @question
     def load_approval(self, rows: Rows, record: ApprovalRecord) -> Any:

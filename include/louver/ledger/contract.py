@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from louver.approvals import Answer, Evidence
+from louver.ledger.budget_contract import Budgets
 from louver.ledger.human_queue_contract import HumanQueue
 from louver.ledger.maintenance_contract import Maintenance
 from louver.ledger.names import RunKey, TaskKey, Token
@@ -48,7 +49,7 @@ from louver.states import RunState, Source
 __all__ = ["Ledger"]
 
 
-class Ledger(Maintenance, Surveys, HumanQueue):
+class Ledger(Maintenance, Surveys, HumanQueue, Budgets):
     """Where Louver keeps what is true."""
 
     CAPABILITIES: ClassVar[frozenset[Capability]] = frozenset()
@@ -72,7 +73,8 @@ class Ledger(Maintenance, Surveys, HumanQueue):
         The run, made if it is new.
 
         Another ``marker`` than the stored one means that the run was deleted and made again: its incarnation
-        rises and it starts afresh. The stored definition is otherwise left alone; the caller compares.
+        rises and it starts afresh. One that was opened without a marker learns it and is the same run. The
+        stored definition is otherwise left alone; the caller compares.
         """
 
     @abstractmethod
@@ -109,7 +111,11 @@ class Ledger(Maintenance, Surveys, HumanQueue):
 
     @abstractmethod
     def get_seal(self, key: RunKey) -> SealRecord | None:
-        """The run's seal, or None where it has not finished, or has not been sealed yet."""
+        """
+        The run's seal, or None where it has not finished, or has not been sealed yet.
+
+        A seal of the deleted run, where it was made again under its id, is not this run's.
+        """
 
     # Tasks
 
@@ -237,12 +243,15 @@ class Ledger(Maintenance, Surveys, HumanQueue):
         """
         Record the result. The commit of an undo also turns what it undoes into ``undone``.
 
+        Repeated, by who began it or by who found out what became of an unknown one, it is told what is
+        recorded: its first answer was lost on the way.
+
         :raises ValueRefused: where the result is outside the typed value rules; the effect stays as it was.
         """
 
     @abstractmethod
     def fail_effect(self, token: Token, record: EffectRecord, *, reason: str, now: datetime) -> EffectRecord:
-        """It is proven that nothing happened."""
+        """It is proven that nothing happened. Repeated with the same reason, it is told what is recorded."""
 
     @abstractmethod
     def lose_effect(self, record: EffectRecord, *, reason: str, now: datetime) -> EffectRecord | None:
@@ -261,7 +270,10 @@ class Ledger(Maintenance, Surveys, HumanQueue):
         """
         An undo used up its attempts: what it should undo is ``undo_failed`` and waits for a person.
 
-        What is undone already stays so.
+        What is undone already stays so, and what was given up already, with its first reason.
+
+        :raises LedgerError: for an undo, and for an effect that is neither ``committed`` nor ``unknown``:
+            there is nothing to be undone, or somebody is still at it.
         """
 
     @abstractmethod
@@ -376,11 +388,19 @@ class Ledger(Maintenance, Surveys, HumanQueue):
     def complete_command(
         self, command: CommandRecord, *, outcome: str, now: datetime
     ) -> CommandRecord | None:
-        """The command carried out; None where the claim that it shows has passed to somebody else."""
+        """
+        The command carried out; None where the claim that it shows has passed to somebody else.
+
+        Repeated with the same outcome, it is told what is recorded.
+        """
 
     @abstractmethod
     def refuse_command(self, command: CommandRecord, *, outcome: str, now: datetime) -> CommandRecord | None:
-        """The command closed and not carried out; open ones may be refused by anybody. None as above."""
+        """
+        The command closed and not carried out; open ones may be refused by anybody.
+
+        None, and what is told to a repetition, as above.
+        """
 
     @abstractmethod
     def release_command(self, command: CommandRecord, *, now: datetime) -> CommandRecord | None:
@@ -397,10 +417,11 @@ class Ledger(Maintenance, Surveys, HumanQueue):
         self, token: Token, *, progress: Progress | None = None, persist_failures: int = 0, now: datetime
     ) -> None:
         """
-        Say that the task's process lives; a side path that meets no decision.
+        Say that the task's process lives; it changes nothing that a decision is about.
 
         Progress alone does not count as a sign of life (row T8): it leaves an earlier heartbeat as it is.
-        What a superseded session says is dropped without a word.
+        What a superseded session says is dropped without a word, also where its successor has said nothing
+        yet, or opens the task at this very moment.
         """
 
     @abstractmethod

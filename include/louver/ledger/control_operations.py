@@ -10,7 +10,6 @@ from louver.ledger.names import CommandState, RunKey, TaskKey, Token, Verb
 from louver.ledger.records import (
     CommandRecord,
     LeaseRecord,
-    RunRecord,
     TaskRecord,
     TouchRecord,
     TransitionRecord,
@@ -20,7 +19,7 @@ from louver.ledger.rows import Rows
 from louver.ledger.storable import require_storable
 from louver.ledger.task_operations import TaskOperations
 from louver.ledger.transactions import decision, question
-from louver.sessions import Change, check_token
+from louver.sessions import Change
 
 __all__ = ["ControlOperations", "carried_out_first", "claimable"]
 
@@ -119,6 +118,8 @@ class ControlOperations(TaskOperations):
         self, rows: Rows, command: CommandRecord, *, outcome: str, now: datetime
     ) -> CommandRecord | None:
         current = rows.get(CommandRecord, command.command_id)
+        if _is_repeated(current, command, CommandState.DONE, outcome):
+            return current
         if current is None or current.state is not CommandState.CLAIMED or not _same_claim(current, command):
             return None
         done = replace(current, state=CommandState.DONE, outcome=outcome, closed_at=now)
@@ -130,6 +131,8 @@ class ControlOperations(TaskOperations):
         self, rows: Rows, command: CommandRecord, *, outcome: str, now: datetime
     ) -> CommandRecord | None:
         current = rows.get(CommandRecord, command.command_id)
+        if _is_repeated(current, command, CommandState.REFUSED, outcome):
+            return current
         if current is None or current.closed_at is not None or not _same_claim(current, command):
             return None
         refused = replace(current, state=CommandState.REFUSED, outcome=outcome, closed_at=now)
@@ -166,7 +169,10 @@ class ControlOperations(TaskOperations):
         now: datetime,
     ) -> None:
         key = token.key
-        if not self._current_holder(rows, token):
+        try:
+            # Locked: whoever opens the task at this moment is done before this is written, or comes after it.
+            self._hold(rows, token)
+        except Superseded:
             return
         fresh = TouchRecord(
             dag_id=key.dag_id,
@@ -192,17 +198,6 @@ class ControlOperations(TaskOperations):
                 touched, progress_at=now, done=progress.done, total=progress.total, unit=progress.unit
             )
         rows.update(touched)
-
-    @staticmethod
-    def _current_holder(rows: Rows, token: Token) -> bool:
-        """Whether the token holds its task, as far as can be seen without a lock."""
-        key = token.key
-        run = rows.peek(RunRecord, key.dag_id, key.run_id)
-        try:
-            check_token(rows.peek(TaskRecord, key.dag_id, key.run_id, key.task_id, key.map_index), token)
-        except Superseded:
-            return False
-        return run is not None and run.incarnation == token.incarnation
 
     @question
     def list_touches(self, rows: Rows, run: RunKey) -> list[TouchRecord]:
@@ -253,6 +248,17 @@ def claimable(command: CommandRecord, token: Token, *, now: datetime) -> bool:
         return False
     gone = command.lease_until is None or command.lease_until <= now
     return gone or command.session != token.session
+
+
+def _is_repeated(
+    current: CommandRecord | None, shown: CommandRecord, state: CommandState, outcome: str
+) -> bool:
+    """Whether this very call closed the command, and its answer was lost on the way."""
+    return (
+        current is not None
+        and (current.state, current.outcome) == (state, outcome)
+        and _same_claim(current, shown)
+    )
 
 
 def _same_claim(current: CommandRecord, shown: CommandRecord) -> bool:

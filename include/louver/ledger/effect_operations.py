@@ -8,8 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from louver.approvals import check_use
+from louver.canonical import fingerprint
 from louver.effects import BeginStep, decide_begin
-from louver.errors import ApprovalStale, LedgerError, Superseded
+from louver.errors import ApprovalStale, IntegrityError, LedgerError, Superseded
+from louver.ledger.approval_signatures import check_signature
 from louver.ledger.names import EffectKind, EffectState, RunKey, Token
 from louver.ledger.records import ApprovalRecord, EffectRecord, RunRecord
 from louver.ledger.requests import BeginOutcome, Begun, EffectRequest
@@ -17,13 +19,18 @@ from louver.ledger.rows import Rows
 from louver.ledger.task_operations import TaskOperations
 from louver.ledger.transactions import decision, question
 
-__all__ = ["EffectOperations", "effect_binding", "started"]
+__all__ = ["EffectOperations", "earlier_binding", "effect_binding", "started"]
 
 _FOUND = {
     BeginStep.RECORDED: BeginOutcome.RECORDED,
     BeginStep.IN_PROGRESS: BeginOutcome.IN_PROGRESS,
     BeginStep.UNKNOWN: BeginOutcome.UNKNOWN,
 }
+
+
+_OPTIONAL = ("undo", "undoes", "verify", "approval_id")
+
+_TO_BE_UNDONE = (EffectState.COMMITTED, EffectState.UNKNOWN)
 
 
 class EffectOperations(TaskOperations):
@@ -79,6 +86,9 @@ class EffectOperations(TaskOperations):
         if newest is not None:
             # Locked and read again: another effect may be using it at this moment.
             newest = rows.get(ApprovalRecord, newest.request_id)
+        for one in (*asked, *([] if newest is None else [newest])):
+            # All of them: which is the newest is something that they say themselves.
+            check_signature(one, keys=self._keys)
         used = check_use(
             newest,
             definition_fingerprint=run.definition_fingerprint,
@@ -91,7 +101,7 @@ class EffectOperations(TaskOperations):
         if newest is not None and newest.consumed_by is not None and newest.request_id != used_by_it:
             # The same key and intent in another scope are another effect.
             raise ApprovalStale("it was used already, by another effect")
-        rows.update(used)
+        self._write_request(rows, used)
         return replace(record, approval_id=used.request_id)
 
     @staticmethod
@@ -134,7 +144,15 @@ class EffectOperations(TaskOperations):
             **_place(token),
         )
         rows.update(again)
+        self._bind_anew(rows, current, again)
         return again
+
+    def _bind_anew(self, rows: Rows, before: EffectRecord, after: EffectRecord) -> None:
+        """Have the intent's envelope vouch for what has changed of the effect."""
+        binding = effect_binding(after, "intent")
+        if binding != effect_binding(before, "intent"):
+            intent = self._intent(rows, before)
+            self._keep(rows, after.intent_payload, intent, binding=binding, now=after.started_at)
 
     @decision
     def commit_effect(
@@ -144,6 +162,13 @@ class EffectOperations(TaskOperations):
         current = self._current(rows, record)
         if current.state is EffectState.COMMITTED and _same_call(current, record, token):
             # This very call committed it, and its answer was lost on the way.
+            return current
+        if (
+            current.state is EffectState.COMMITTED
+            and _same_unknown(current, record)
+            and fingerprint(self._result(rows, current)) == fingerprint(result)
+        ):
+            # So did this one, which had asked the provider; another answer of it would be no repetition.
             return current
         if current.state is not EffectState.UNKNOWN:
             # An unknown one is committed by whoever verified it; a started one by its own session.
@@ -188,6 +213,11 @@ class EffectOperations(TaskOperations):
     ) -> EffectRecord:
         self._hold(rows, token)
         current = self._current(rows, record)
+        if (current.state, current.reason) == (EffectState.FAILED, reason) and (
+            _same_call(current, record, token) or _same_unknown(current, record)
+        ):
+            # This very call said so, and its answer was lost on the way.
+            return current
         if current.state is not EffectState.UNKNOWN:
             current = self._begun_by(rows, token, record)
         failed = replace(current, state=EffectState.FAILED, reason=reason, updated_at=now)
@@ -219,8 +249,15 @@ class EffectOperations(TaskOperations):
     ) -> EffectRecord:
         self._hold(rows, token)
         current = self._current(rows, record)
-        if current.state is EffectState.UNDONE:
+        if current.kind is EffectKind.UNDO:
+            raise LedgerError(f"{current.reference} is an undo; give up what it undoes: {current.undoes}")
+        if current.state in (EffectState.UNDONE, EffectState.UNDO_FAILED):
             return current
+        if current.state not in _TO_BE_UNDONE:
+            wanted = " or ".join(map(str, _TO_BE_UNDONE))
+            raise LedgerError(
+                f"effect {current.reference} is {current.state}; an undo is given up for one that is {wanted}"
+            )
         given_up = replace(current, state=EffectState.UNDO_FAILED, reason=reason, updated_at=now)
         rows.update(given_up)
         return given_up
@@ -237,11 +274,20 @@ class EffectOperations(TaskOperations):
 
     @question
     def load_effect(self, rows: Rows, record: EffectRecord) -> tuple[Any, Any]:
-        intent = self._load(rows, record.intent_payload, binding=effect_binding(record, "intent"))
+        intent = self._intent(rows, record)
         known = rows.peek(EffectRecord, record.scope, record.key, record.epoch)
         # What has a place among the commits has a result; one that is gone is no None.
         committed = known is not None and known.commit_sequence is not None
         return intent, self._result(rows, record) if committed else None
+
+    def _intent(self, rows: Rows, record: EffectRecord) -> Any:
+        try:
+            return self._load(rows, record.intent_payload, binding=effect_binding(record, "intent"))
+        except IntegrityError as error:
+            try:
+                return self._load(rows, record.intent_payload, binding=earlier_binding(record))
+            except IntegrityError:
+                raise error from None
 
     def _result(self, rows: Rows, record: EffectRecord) -> Any:
         return self._load(rows, record.result_payload, binding=effect_binding(record, "result"))
@@ -250,6 +296,13 @@ class EffectOperations(TaskOperations):
 def _same_call(current: EffectRecord, shown: EffectRecord | EffectRequest, token: Token) -> bool:
     held = (current.task, current.session, current.ticket)
     return held == (token.key, token.session, shown.ticket)
+
+
+def _same_unknown(current: EffectRecord, shown: EffectRecord) -> bool:
+    """Whether the effect was shown while it was unknown, and nobody has begun it again since."""
+    if shown.state is not EffectState.UNKNOWN:
+        return False
+    return (current.task, current.session, current.ticket) == (shown.task, shown.session, shown.ticket)
 
 
 def _epoch(known: EffectRecord | None, step: BeginStep) -> int:
@@ -297,5 +350,33 @@ def started(token: Token, request: EffectRequest, *, epoch: int, now: datetime) 
 
 
 def effect_binding(record: EffectRecord, part: str) -> Mapping[str, Any]:
-    """What the envelope of an effect's ``intent`` or ``result`` is bound to."""
-    return {"kind": f"effect-{part}", "scope": record.scope, "effect": record.reference}
+    """
+    What the envelope of an effect's ``intent`` or ``result`` is bound to.
+
+    That of the intent is bound to all that decides later what is done about the effect, and by whom: so a
+    compensation that was exchanged in the effect's row is none that was registered, and nobody calls it.
+    """
+    bound: dict[str, Any] = {"kind": f"effect-{part}", "scope": record.scope, "effect": record.reference}
+    if part == "intent":
+        bound |= {
+            "act": record.kind.value,
+            "dag_id": record.dag_id,
+            "run_id": record.run_id,
+            "task_id": record.task_id,
+            "map_index": record.map_index,
+            "name": record.name,
+            "on_unknown": record.on_unknown.value,
+            "provider_idempotent": record.provider_idempotent,
+        }
+        # Written for every effect that begins, so what is not there is left out.
+        bound |= {name: getattr(record, name) for name in _OPTIONAL if getattr(record, name) is not None}
+    return bound
+
+
+def earlier_binding(record: EffectRecord) -> Mapping[str, Any]:
+    """
+    What the envelope of an intent was bound to up to schema 0002.
+
+    Nobody without the keys can make one, and an effect that began since has none.
+    """
+    return {"kind": "effect-intent", "scope": record.scope, "effect": record.reference}

@@ -30,6 +30,9 @@ __all__ = ["HumanQueueOperations"]
 
 S = TypeVar("S", bound=Enum)
 
+_WITH_REASON = frozenset({EffectState.UNKNOWN, EffectState.UNDO_FAILED, EffectState.FAILED})
+"""Nothing comes into these states without a reason."""
+
 _WAITING = (EffectState.UNKNOWN, EffectState.UNDO_FAILED)
 
 
@@ -40,6 +43,8 @@ class HumanQueueOperations(EffectOperations):
     def find_effects(
         self, rows: Rows, *, states: Collection[EffectState] = (), key: str | None = None
     ) -> list[EffectRecord]:
+        if states and key is None and _WITH_REASON.issuperset(states):
+            return rows.effects_with_reason(states)
         named: dict[str, Any] = {} if key is None else {"key": key}
         wanted = [{**named, "state": state} for state in set(states)] or [named]
         found = [effect for equal in wanted for effect in rows.find(EffectRecord, **equal)]
@@ -76,6 +81,7 @@ class HumanQueueOperations(EffectOperations):
                 )
                 settled = replace(settled, commit_sequence=self._next_sequence(rows, settled.task.run))
         rows.update(settled)
+        self._bind_anew(rows, current, settled)
         what = f"effect {record.reference} is {'undone' if undone else 'to stand'}"
         self._note(rows, task, "user:settled", what, word, now=now)
         return settled
@@ -93,7 +99,7 @@ class HumanQueueOperations(EffectOperations):
         if undo is None:
             undo = _undo_of(original, now=now)
             rows.insert(undo)
-            intent = self._load(rows, original.intent_payload, binding=effect_binding(original, "intent"))
+            intent = self._intent(rows, original)
             self._keep(rows, undo.intent_payload, intent, binding=effect_binding(undo, "intent"), now=now)
         self._keep(rows, undo.result_payload, None, binding=effect_binding(undo, "result"), now=now)
         rows.update(
@@ -147,7 +153,7 @@ class HumanQueueOperations(EffectOperations):
         )
         if not rows.insert(renewed):
             return None
-        intent = self._load(rows, current.intent_payload, binding=effect_binding(current, "intent"))
+        intent = self._intent(rows, current)
         self._keep(rows, renewed.intent_payload, intent, binding=effect_binding(renewed, "intent"), now=now)
         self._note(rows, task, "user:renewed", f"effect {renewed.reference} may be begun", word, now=now)
         return renewed
@@ -231,5 +237,5 @@ def _undo_of(original: EffectRecord, *, now: datetime) -> EffectRecord:
 
 
 def _count(rows: Rows, kind: type[Record], states: type[S], *, field: str = "state") -> dict[S, int]:
-    counted = {state: rows.count(kind, **{field: state}) for state in states}
-    return {state: number for state, number in counted.items() if number}
+    counted = rows.tally(kind, field)
+    return {state: counted[state.value] for state in states if state.value in counted}

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from enum import Enum
 from operator import attrgetter
 from threading import RLock
 from typing import Any, TypeVar
 
 from louver.errors import LedgerClosed, LedgerError
-from louver.ledger.names import RunKey
+from louver.ledger.names import EffectState, RunKey
 from louver.ledger.operations import LedgerOperations
-from louver.ledger.records import RECORDS, PayloadRecord, Record, RunRecord
+from louver.ledger.records import RECORDS, EffectRecord, PayloadRecord, Record, RunRecord
 from louver.ledger.requests import Capability, RunFilter
 from louver.ledger.rows import OPENING_BYTES, TRAIL, Damaged, PayloadHead, Rows
 from louver.ledger.storable import require_fields, require_storable, storable
@@ -157,6 +158,15 @@ class MemoryRows:
         """How many rows have these field values."""
         return len(self.find(kind, **equal))
 
+    def tally(self, kind: type[Record], name: str, /) -> Mapping[str, int]:
+        """How many rows have each value of the field."""
+        return Counter(_plain(getattr(row, name)) for row in self.find(kind))
+
+    def effects_with_reason(self, states: Collection[EffectState]) -> list[EffectRecord]:
+        """Effects in these states that have a reason, in order of their start."""
+        found = (row for row in self.find(EffectRecord) if row.state in states and row.reason is not None)
+        return sorted(found, key=attrgetter("started_at", "scope", "key", "epoch"))
+
     def remove(self, kind: type[Record], /, **equal: Any) -> int:
         """Remove the rows with these field values, and say how many there were."""
         found = self.find(kind, **equal)
@@ -233,6 +243,10 @@ class MemoryRows:
             for kind, written in self._written.items()
             if written
         }
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, Enum) else value
 
 
 def _primary_of(record: Record) -> tuple[Any, ...]:

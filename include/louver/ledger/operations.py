@@ -8,6 +8,7 @@ The groups are classes of their own only because each is one idea; a store deriv
 from __future__ import annotations
 
 from louver.ledger.approval_operations import ApprovalOperations
+from louver.ledger.budget_operations import BudgetOperations
 from louver.ledger.control_operations import ControlOperations
 from louver.ledger.effect_operations import EffectOperations
 from louver.ledger.event_operations import EventOperations
@@ -28,5 +29,6 @@ class LedgerOperations(
     MaintenanceOperations,
     RetentionOperations,
     SurveyOperations,
+    BudgetOperations,
 ):
     """All of the contract, for a store that offers transactions over rows."""

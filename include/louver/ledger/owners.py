@@ -16,7 +16,7 @@ from typing import Any
 from louver.canonical import load_bytes
 from louver.errors import IntegrityError
 from louver.ledger.approval_operations import approval_binding
-from louver.ledger.effect_operations import effect_binding
+from louver.ledger.effect_operations import earlier_binding, effect_binding
 from louver.ledger.event_operations import event_binding
 from louver.ledger.names import EffectState
 from louver.ledger.records import (
@@ -52,6 +52,7 @@ class Expected:
 
     :param owner: that row.
     :param binding: of the envelope.
+    :param earlier: of an envelope that an earlier release made, where that bound it to less.
     :param digest: of the envelope, where the row keeps it.
     :param fingerprint: of the value, where the row keeps it.
     :param saved_at: when it was saved, where the row tells.
@@ -63,6 +64,7 @@ class Expected:
     digest: str | None = None
     fingerprint: str | None = None
     saved_at: datetime | None = None
+    earlier: Mapping[str, Any] | None = None
 
 
 def expected_of(record: Record, *, definition_fingerprint: str | None = None) -> list[Expected]:
@@ -120,6 +122,7 @@ def _of_effect(effect: EffectRecord) -> list[Expected]:
         binding=effect_binding(effect, "intent"),
         fingerprint=effect.intent_hash,
         saved_at=effect.started_at,
+        earlier=earlier_binding(effect),
     )
     if effect.commit_sequence is None:
         return [intent]

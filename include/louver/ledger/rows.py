@@ -7,11 +7,11 @@ store may override an operation with a faster statement of the same meaning; the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from louver.ledger.names import RunKey
+from louver.ledger.names import EffectState, RunKey
 from louver.ledger.records import (
     ApprovalRecord,
     CheckpointRecord,
@@ -108,6 +108,12 @@ class Rows(Protocol):
 
     def count(self, kind: type[Record], /, **equal: Any) -> int:
         """How many rows have these field values."""
+
+    def tally(self, kind: type[Record], name: str, /) -> Mapping[str, int]:
+        """How many rows have each value of the field, which holds text or a member of an enumeration."""
+
+    def effects_with_reason(self, states: Collection[EffectState]) -> list[EffectRecord]:
+        """Effects in these states that have a reason, in order of their start; not locked."""
 
     def remove(self, kind: type[Record], /, **equal: Any) -> int:
         """Remove the rows with these field values, and say how many there were."""

@@ -326,7 +326,7 @@ class RunAudit:
 
     def _asked(self, approvals: Collection[ApprovalRecord]) -> Iterator[Finding]:
         for asked in approvals:
-            yield from check_approval(asked)
+            yield from check_approval(asked, keys=self._keys)
         yield from self._payloads.look(one for asked in approvals for one in expected_of(asked))
 
     def _saved(

@@ -10,6 +10,7 @@ from typing import Any
 from louver.approvals import Evidence, evidence_of
 from louver.audit import link
 from louver.errors import IntegrityError, LedgerError
+from louver.ledger.approval_signatures import is_as_signed, sign_approval
 from louver.ledger.names import Decision, RunKey, TaskKey, Token
 from louver.ledger.records import (
     RESULT,
@@ -72,10 +73,13 @@ class TaskOperations(Transactional):
         known = rows.get(RunRecord, start.key.dag_id, start.key.run_id) or fresh
         if start.marker is None or known.marker == start.marker:
             return known
+        if known.marker is None:
+            # Nobody had told which run it is; that somebody does now makes it no other one.
+            told = replace(known, marker=start.marker)
+            rows.update(told)
+            return told
         # What the deleted run committed is still to be undone in order, so the places go on.
-        fresh = replace(fresh, commits=known.commits)
-        if known.marker is not None:
-            fresh = replace(fresh, incarnation=known.incarnation + 1)
+        fresh = replace(fresh, commits=known.commits, incarnation=known.incarnation + 1)
         rows.update(fresh)
         self._keep_definition(rows, start, now=now, held=True)
         return fresh
@@ -146,7 +150,10 @@ class TaskOperations(Transactional):
 
     @question
     def get_seal(self, rows: Rows, key: RunKey) -> SealRecord | None:
-        return rows.peek(SealRecord, key.dag_id, key.run_id)
+        run = rows.peek(RunRecord, key.dag_id, key.run_id)
+        seal = rows.peek(SealRecord, key.dag_id, key.run_id)
+        # Of a run that was made again, the seal of the deleted one is left until this one has its own.
+        return seal if run and seal and seal.incarnation == run.incarnation else None
 
     @decision
     def open_task(self, rows: Rows, key: TaskKey, claim: Claim, *, now: datetime) -> OpenedTask:
@@ -247,7 +254,19 @@ class TaskOperations(Transactional):
     def _void_requests(self, rows: Rows, key: TaskKey, *, now: datetime) -> None:
         """A task that is over waits for nobody's answer."""
         for request in self._pending_requests(rows, key):
-            rows.update(replace(request, decision=Decision.VOID, decided_at=now))
+            self._close_request(rows, request, replace(request, decision=Decision.VOID, decided_at=now))
+
+    def _write_request(self, rows: Rows, record: ApprovalRecord) -> ApprovalRecord:
+        signed = sign_approval(record, keys=self._keys)
+        rows.update(signed)
+        return signed
+
+    def _close_request(self, rows: Rows, known: ApprovalRecord, over: ApprovalRecord) -> None:
+        """Nobody's answer is waited for; what was changed past the ledger is not signed with it."""
+        if is_as_signed(known, keys=self._keys):
+            self._write_request(rows, over)
+        else:
+            rows.update(over)
 
     @staticmethod
     def _locked(rows: Rows, key: TaskKey, run: RunRecord, *, now: datetime) -> TaskRecord:

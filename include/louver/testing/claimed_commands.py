@@ -16,11 +16,13 @@ __all__ = [
     "check_complete_command_closes_it",
     "check_complete_command_of_what_is_open_is_none",
     "check_complete_command_of_what_somebody_else_has_is_none",
-    "check_complete_command_twice_is_none",
+    "check_complete_command_repeated_is_told_what_is_recorded",
+    "check_complete_command_with_another_outcome_is_none",
     "check_refuse_command_closes_it",
     "check_refuse_command_of_an_open_one_may_be_done_by_anybody",
     "check_refuse_command_of_what_is_closed_is_none",
     "check_refuse_command_of_what_somebody_else_has_is_none",
+    "check_refuse_command_repeated_is_told_what_is_recorded",
     "check_release_command_of_what_is_not_claimed_is_none",
     "check_release_command_of_what_somebody_else_has_is_none",
     "check_release_command_opens_it_again",
@@ -75,8 +77,24 @@ def check_complete_command_closes_it(scene: Scene) -> None:
 
 
 @check
-def check_complete_command_twice_is_none(scene: Scene) -> None:
-    """The first outcome stays."""
+def check_complete_command_repeated_is_told_what_is_recorded(scene: Scene) -> None:
+    """Whose answer was lost may say the same once more, and again once it has been told."""
+    claimed = scene.commanded(scene.launch("act"))
+    done = scene.found(_complete(scene)(claimed), "the command")
+
+    with scene.unchanged("a command carried out twice"):
+        for shown in (claimed, done):
+            scene.equal(_complete(scene)(shown), done, "what the repetition is told")
+
+
+@check
+def check_complete_command_with_another_outcome_is_none(scene: Scene) -> None:
+    """The first outcome stays; what was refused is not carried out."""
+    refused = scene.commanded(scene.launch("look"), 2)
+    _refuse(scene)(refused)
+    with scene.unchanged("a command that was refused"):
+        again = scene.ledger.complete_command(refused, outcome="it has ended", now=scene.tick())
+        scene.equal(again, None, "the answer where it was refused with these words")
     claimed = scene.commanded(scene.launch("act"))
     done = _complete(scene)(claimed)
 
@@ -136,7 +154,19 @@ def check_refuse_command_of_what_is_closed_is_none(scene: Scene) -> None:
 
     with scene.unchanged("commands that are closed"):
         for shown in (done, refused, *(scene.found(command, "the command") for command in closed)):
-            scene.equal(_refuse(scene)(shown), None, "the answer")
+            again = scene.ledger.refuse_command(shown, outcome="paused", now=scene.tick())
+            scene.equal(again, None, "the answer")
+
+
+@check
+def check_refuse_command_repeated_is_told_what_is_recorded(scene: Scene) -> None:
+    """By its claimer, and by who saw it open."""
+    token = scene.launch("act")
+    for shown in (scene.commanded(token, 1), scene.send(2)):
+        refused = scene.found(_refuse(scene)(shown), "the command")
+        with scene.unchanged("a command refused twice"):
+            for again in (shown, refused):
+                scene.equal(_refuse(scene)(again), refused, "what the repetition is told")
 
 
 @check

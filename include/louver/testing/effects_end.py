@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from louver.errors import Superseded, ValueRefused
+from louver.errors import LedgerError, Superseded, ValueRefused
 from louver.ledger.names import EffectKind, EffectState, RunKey, Token
 from louver.ledger.records import EffectRecord
 from louver.testing.scene import Scene, check
@@ -16,12 +16,16 @@ __all__ = [
     "check_commit_effect_of_an_unknown_one_of_another_run_counts_in_that_run",
     "check_commit_effect_of_what_has_ended_is_refused",
     "check_commit_effect_orders_the_run",
+    "check_commit_effect_repeated_by_whoever_verified_it_is_one_commit",
     "check_commit_effect_repeated_is_one_commit",
     "check_commit_effect_with_a_refused_value_leaves_it_started",
     "check_fail_effect_by_another_session_is_refused",
     "check_fail_effect_of_an_unknown_one_by_whoever_verified_it",
     "check_fail_effect_proves_that_nothing_happened",
+    "check_fail_effect_repeated_is_told_what_is_recorded",
     "check_give_up_undo_by_a_superseded_process_is_refused",
+    "check_give_up_undo_of_what_nobody_has_to_undo_is_an_error",
+    "check_give_up_undo_repeated_keeps_the_first_reason",
     "check_give_up_undo_waits_for_a_person",
     "check_keep_effect_by_another_session_is_refused",
     "check_keep_effect_renews_the_lease",
@@ -170,6 +174,28 @@ def check_commit_effect_repeated_is_one_commit(scene: Scene) -> None:
 
 
 @check
+def check_commit_effect_repeated_by_whoever_verified_it_is_one_commit(scene: Scene) -> None:
+    """The provider says the same again, to the same asker or to the next one; another answer is none."""
+    lost = scene.lost(scene.launch("act"))
+    verifier = scene.launch("look")
+    committed = scene.ledger.commit_effect(verifier, lost, {"found": (1, None)}, now=scene.tick())
+
+    with scene.unchanged("a commit repeated"):
+        for token in (verifier, scene.launch("other", run=RunKey(scene.run.dag_id, "run-2"))):
+            again = scene.ledger.commit_effect(token, lost, {"found": (1, None)}, now=scene.tick())
+            scene.equal(again, committed, "what the repetition is told")
+        # A list is no tuple.
+        for token, result in ((verifier, {"found": [1, None]}), (verifier, None)):
+            scene.refused(
+                Superseded,
+                lambda token=token, result=result: scene.ledger.commit_effect(  # type: ignore[misc]
+                    token, lost, result, now=scene.now
+                ),
+                "another result",
+            )
+
+
+@check
 def check_commit_effect_with_a_refused_value_leaves_it_started(scene: Scene) -> None:
     """It can still be committed with another value."""
     token = scene.launch("act")
@@ -230,6 +256,25 @@ def check_fail_effect_of_an_unknown_one_by_whoever_verified_it(scene: Scene) -> 
     failed = scene.ledger.fail_effect(verifier, lost, reason="absent", now=scene.tick())
 
     scene.equal((failed.state, failed.reason, failed.task), (EffectState.FAILED, "absent", lost.task), "it")
+
+
+@check
+def check_fail_effect_repeated_is_told_what_is_recorded(scene: Scene) -> None:
+    """By who began it, and by who asked the provider; with another reason it is another word."""
+    token, verifier = scene.launch("act"), scene.launch("look")
+    started, lost = scene.started(token, "started"), scene.lost(token, "lost")
+    for holder, record in ((token, started), (verifier, lost)):
+        failed = scene.ledger.fail_effect(holder, record, reason="no", now=scene.tick())
+        with scene.unchanged("a failure repeated"):
+            again = scene.ledger.fail_effect(holder, record, reason="no", now=scene.tick())
+            scene.equal(again, failed, "what the repetition is told")
+            scene.refused(
+                Superseded,
+                lambda holder=holder, record=record: scene.ledger.fail_effect(  # type: ignore[misc]
+                    holder, record, reason="another", now=scene.now
+                ),
+                "another reason",
+            )
 
 
 @check
@@ -328,6 +373,38 @@ def check_give_up_undo_waits_for_a_person(scene: Scene) -> None:
     scene.equal((stuck.state, stuck.reason), (EffectState.UNDO_FAILED, "3 attempts"), "the effect")
     scene.equal((stuck.commit_sequence, stuck.updated_at), (1, scene.now), "its place and time")
     scene.equal(scene.current(original), stuck, "what is read again")
+
+
+@check
+def check_give_up_undo_repeated_keeps_the_first_reason(scene: Scene) -> None:
+    """An unknown one, and one that is undone by now; nothing changes the second time."""
+    token = scene.launch("act")
+    lost, undone = scene.lost(token, "lost"), scene.undone(token, "undone")
+    stuck = scene.ledger.give_up_undo(token, lost, reason="nobody can tell", now=scene.tick())
+
+    with scene.unchanged("what was given up, and what is undone"):
+        for record, expected in ((lost, stuck), (stuck, stuck), (undone, undone)):
+            again = scene.ledger.give_up_undo(token, record, reason="late", now=scene.tick())
+            scene.equal(again, expected, f"what is told of {record.key}")
+
+
+@check
+def check_give_up_undo_of_what_nobody_has_to_undo_is_an_error(scene: Scene) -> None:
+    """What a process is at, what never happened, and an undo."""
+    token = scene.launch("act")
+    started = scene.started(token, "started")
+    failed = scene.ledger.fail_effect(token, scene.started(token, "failed"), reason="no", now=scene.tick())
+    undo = scene.ledger.begin_effect(token, scene.undo_of(scene.lost(token, "lost")), now=scene.tick()).record
+
+    with scene.unchanged("what nobody has to undo"):
+        for record in (started, failed, undo):
+            scene.refused(
+                LedgerError,
+                lambda record=record: scene.ledger.give_up_undo(  # type: ignore[misc]
+                    token, record, reason="no", now=scene.now
+                ),
+                f"giving up {record.reference}",
+            )
 
 
 @check

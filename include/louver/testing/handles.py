@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import partial
 
 from louver.approvals import Answer
@@ -40,6 +41,8 @@ def check_close_makes_use_afterwards_a_clear_error(scene: Scene) -> None:
         "list_commands": lambda: ledger.list_commands(scene.run),
         "touch": lambda: ledger.touch(token, now=now),
         "list_touches": lambda: ledger.list_touches(scene.run),
+        "draw_retry": lambda: ledger.draw_retry(token, [], longest_wait=timedelta(0), now=now),
+        "list_retry_budgets": ledger.list_retry_budgets,
         "take_lease": lambda: ledger.take_lease("none", "ann", lease_until=now, now=now),
     }.items():
         scene.refused(LedgerClosed, action, f"{what} after close")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from louver.errors import IntegrityError, LedgerError, Superseded
 from louver.ledger.names import RunKey
 from louver.sessions import Entry
@@ -18,6 +20,7 @@ __all__ = [
     "check_open_run_makes_a_new_one",
     "check_open_run_with_another_marker_is_the_next_incarnation",
     "check_open_run_without_a_marker_is_the_same_run",
+    "check_open_run_without_a_marker_learns_it_and_is_the_same_run",
     "check_set_run_state_is_stored",
     "check_set_run_state_of_an_unknown_run_is_an_error",
 ]
@@ -57,6 +60,25 @@ def check_open_run_without_a_marker_is_the_same_run(scene: Scene) -> None:
     """Who does not know the marker does not make a new incarnation."""
     made = scene.begin()
     scene.equal(scene.begin(marker=None), made, "the run, opened without a marker")
+
+
+@check
+def check_open_run_without_a_marker_learns_it_and_is_the_same_run(scene: Scene) -> None:
+    """That somebody tells which run it is makes it no other one: what it began with and has done stays."""
+    made = scene.begin(marker=None)
+    token = scene.succeed("act", "result")
+    scene.committed(scene.launch("look"), "pay")
+    scene.ledger.set_run_state(scene.run, RunState.FAILED, reason="look failed", now=scene.tick())
+    before = scene.found(scene.ledger.get_run(scene.run), "the run")
+
+    learnt = scene.begin(definition_version="2", definition_fingerprint="f" * 64, requester="eve")
+
+    scene.equal(learnt, replace(before, marker=scene.start().marker), "the run, which knows its marker")
+    scene.equal(learnt.definition_fingerprint, made.definition_fingerprint, "the definition it began with")
+    scene.equal(scene.ledger.get_run(scene.run), learnt, "what is read again")
+    scene.equal(scene.ledger.load_result(token.key), "result", "a result of before")
+    scene.equal(scene.ledger.verify_run(scene.run).findings, (), "what verifying it finds")
+    scene.equal(scene.begin(marker="another").incarnation, 2, "the incarnation, once it is made again")
 
 
 @check

@@ -11,6 +11,7 @@ from louver.states import RunState, Source, TaskState
 from louver.testing.scene import COMPLETED, FAILED, Scene, check
 
 __all__ = [
+    "check_get_seal_of_a_run_made_again_is_none_until_it_is_sealed",
     "check_get_seal_of_a_run_that_was_not_sealed_is_none",
     "check_seal_run_again_signs_what_has_changed_since",
     "check_seal_run_at_once_leaves_one_seal",
@@ -30,6 +31,23 @@ def check_get_seal_of_a_run_that_was_not_sealed_is_none(scene: Scene) -> None:
     scene.equal(scene.ledger.get_seal(scene.run), None, "the seal of a run that nobody opened")
     scene.succeed("act")
     scene.equal(scene.ledger.get_seal(scene.run), None, "the seal of a run that has not finished")
+
+
+@check
+def check_get_seal_of_a_run_made_again_is_none_until_it_is_sealed(scene: Scene) -> None:
+    """The seal of the deleted run says nothing of the one that has its id now."""
+    scene.succeed("act")
+    scene.ledger.set_run_state(scene.run, RunState.SUCCEEDED, reason=None, now=scene.tick())
+    scene.begin(marker="another")
+
+    scene.equal(scene.ledger.get_seal(scene.run), None, "the seal of the run that was made again")
+    scene.succeed("act")
+    scene.equal(scene.ledger.get_seal(scene.run), None, "its seal while it is at work")
+    scene.ledger.set_run_state(scene.run, RunState.SUCCEEDED, reason=None, now=scene.tick())
+    seal = scene.found(scene.ledger.get_seal(scene.run), "the seal")
+    scene.equal(
+        (seal.incarnation, seal.sealed_at), (2, scene.now), "which run it is of, and when it was made"
+    )
 
 
 @check

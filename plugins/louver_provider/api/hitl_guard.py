@@ -13,25 +13,19 @@ Once Airflow has accepted a question, its row is brought up to what the task has
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
 
 from anyio.to_thread import run_sync
 
+from louver_provider.api.asgi import App, Message, Receive, Scope, Send, has_credentials, refuse
 from louver_provider.api.refusal import Refusal
 
 __all__ = ["HitlGuard"]
 
 log = logging.getLogger(__name__)
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 _ANSWER = re.compile(
     r".*/api/v2/dags/(?P<dag_id>[^/]+)/dagRuns/(?P<run_id>[^/]+)/taskInstances/(?P<task_id>[^/]+)"
@@ -53,11 +47,10 @@ class HitlGuard:
         self._app = app
         self._turns = asyncio.Lock()
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             path = scope["path"]
-            # Who shows no credentials at all gets Airflow's 401, and learns nothing about requests from here.
-            answers = scope["method"] == "PATCH" and _has_credentials(scope)
+            answers = scope["method"] == "PATCH" and has_credentials(scope)
             if answers and (found := _ANSWER.fullmatch(path)):
                 await self._answer(found.groupdict(), scope, receive, send)
                 return
@@ -69,7 +62,7 @@ class HitlGuard:
     async def _answer(
         self,
         place: Mapping[str, str | None],
-        scope: MutableMapping[str, Any],
+        scope: Scope,
         receive: Receive,
         send: Send,
     ) -> None:
@@ -77,7 +70,7 @@ class HitlGuard:
         async with self._turn() as mine:
             refusal = await run_sync(_judge, place, body) if mine else _BUSY
             if refusal is not None:
-                await _refuse(refusal, send)
+                await refuse(refusal, send)
                 return
             await self._app(scope, _replay(body, receive), send)
 
@@ -97,9 +90,7 @@ class HitlGuard:
             finally:
                 turn.give()
 
-    async def _question(
-        self, ti_id: str, scope: MutableMapping[str, Any], receive: Receive, send: Send
-    ) -> None:
+    async def _question(self, ti_id: str, scope: Scope, receive: Receive, send: Send) -> None:
         body = await _read(receive)
 
         async def watch(message: Message) -> None:
@@ -109,10 +100,6 @@ class HitlGuard:
             await send(message)
 
         await self._app(scope, _replay(body, receive), watch)
-
-
-def _has_credentials(scope: Mapping[str, Any]) -> bool:
-    return any(name in (b"authorization", b"cookie") for name, _ in scope["headers"])
 
 
 async def _read(receive: Receive) -> bytes:
@@ -143,15 +130,6 @@ def _replay(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again
-
-
-async def _refuse(refusal: Refusal, send: Send) -> None:
-    content = json.dumps({"detail": refusal.detail}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
-    if refusal.retry_after is not None:
-        headers.append((b"retry-after", str(refusal.retry_after).encode()))
-    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
-    await send({"type": "http.response.body", "body": content})
 
 
 def _judge(place: Mapping[str, str | None], body: bytes) -> Refusal | None:

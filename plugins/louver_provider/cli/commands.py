@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from louver.clock import SystemClock
-from louver.cloudevents import MAX_EVENT_BYTES
+from louver.cloudevents import MAX_EVENT_BYTES, parse_event
 from louver.definition import Definition
 from louver.ledger.requests import EventOutcome
+from louver_provider.bucket_intake import submitted_conf
 from louver_provider.cli.common import BAD_USAGE, fail, louver_command, show, user
 from louver_provider.hooks.ledger import get_ledger
 
@@ -22,11 +23,13 @@ def submit(args: Namespace) -> None:
     """``airflow louver submit DAG --event FILE``"""
     raw = _read_event(args.event)
     intake = _intake_of(args.dag_id)
-    ledger = get_ledger()
     now = SystemClock().now
+    # Before anything is kept: what is refused leaves nothing.
+    routed = submitted_conf(args.dag_id, parse_event(raw).data, now=now())
+    ledger = get_ledger()
     outcome, record = intake.submit(ledger, raw, now=now())
     # Whoever died between the row and the run left half of it: every redelivery completes it.
-    made = record.triggered_at is None and _trigger(args.dag_id, record.run_id, intake.conf(record))
+    made = record.triggered_at is None and _trigger(args.dag_id, record.run_id, intake.conf(record) | routed)
     if record.triggered_at is None:
         ledger.confirm_event(record, now=now())
     accepted = outcome is EventOutcome.ACCEPTED or made

@@ -15,7 +15,9 @@ from airflow.cli.cli_config import (
     lazy_load_command,
 )
 
+from louver_provider.cli.bucket_definition import bucket_commands
 from louver_provider.cli.control_definition import control_commands
+from louver_provider.cli.doctor_definition import doctor_command
 from louver_provider.cli.listing_definition import listing_commands
 from louver_provider.cli.reconcile_definition import reconcile_command
 
@@ -172,6 +174,8 @@ def get_louver_cli_commands() -> list[CLICommand]:
         ),
         *control_commands(),
         *listing_commands(),
+        *bucket_commands(),
+        doctor_command(),
         reconcile_command(),
         workflow,
         database,

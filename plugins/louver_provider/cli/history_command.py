@@ -33,7 +33,8 @@ def history(args: Namespace) -> None:
     transitions = ledger.list_transitions(key, task_id=args.task_id)
     events = [] if args.stored else _events(ledger, key, transitions)
     wanted = [event for event in events if args.task_id in (None, event.task_id)]
-    rows = history_rows(transitions, wanted)
+    commands = [] if args.stored else ledger.list_commands(key, task_id=args.task_id)
+    rows = history_rows(transitions, wanted, commands)
     if not rows and args.task_id is not None:
         fail(f"run {key.run_id!r} has no transitions of a step {args.task_id!r}")
     show(args, rows if args.output in ("json", "yaml") else [_narrow(row) for row in rows])
@@ -56,13 +57,16 @@ def _find(ledger: Ledger, args: Namespace) -> RunKey:
 def _events(ledger: Ledger, key: RunKey, transitions: list[TransitionRecord]) -> list[PlatformEvent]:
     """What Airflow's tables tell; nothing, and a word about it, where they cannot be read."""
     # Loaded here: with --stored the command does without Airflow's models.
-    from louver_provider.airflow_events import events_of
-    from louver_provider.airflow_history import read_run
+    from louver_provider.airflow_events import events_of, rescue_events
+    from louver_provider.airflow_history import read_rescues, read_run
 
     run = ledger.get_run(key)
     known = [row.at for row in transitions] + ([run.created_at] if run is not None else [])
     try:
-        return events_of(read_run(key, since=min(known, default=None)))
+        events = events_of(read_run(key, since=min(known, default=None)))
+        for number, rescue in read_rescues(key).items():
+            events += rescue_events(rescue, number=number)
+        return events
     except SQLAlchemyError as error:
         print(
             f"airflow louver: Airflow's tables cannot be read ({type(error).__name__}); "

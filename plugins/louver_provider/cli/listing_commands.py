@@ -7,15 +7,21 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import TypeVar
 
+from airflow.utils.net import get_hostname
+
+from louver.buckets import pool_name
 from louver.clock import SystemClock
 from louver.ledger.contract import Ledger
 from louver.ledger.names import EffectState
 from louver.ledger.records import EffectRecord, RunRecord
 from louver.states import TaskState
+from louver_provider.bucket_settings import require_bucket_settings
+from louver_provider.bucket_usage import runs_in_pools
 from louver_provider.cli.common import BAD_USAGE, fail, find_run, louver_command, show
 from louver_provider.cli.listings import (
     LIVE,
     approval_rows,
+    budget_rows,
     count_rows,
     effect_row,
     runs_of,
@@ -49,8 +55,28 @@ def ps(args: Namespace) -> None:
     # A task that is over may be of a run that goes on, or of any other.
     everywhere = args.all or any(state.terminal for state in wanted)
     ledger = get_ledger()
-    runs = runs_of(ledger, states=() if everywhere else LIVE, dag_id=args.dag_id)
+    runs: Iterable[list[RunRecord]] = runs_of(ledger, states=() if everywhere else LIVE, dag_id=args.dag_id)
+    if args.bucket is not None or args.mine:
+        inside = runs_in_pools(_pools_meant(args))
+        runs = ([run for run in page if run.key in inside] for page in runs)
     show(args, list(task_rows(ledger, runs, states=states, now=SystemClock().now())))
+
+
+def _pools_meant(args: Namespace) -> list[str]:
+    """The pools of the buckets that ``--bucket`` and ``--mine`` mean."""
+    settings = require_bucket_settings()
+    meant = set(range(settings.policy.most))
+    if args.bucket is not None:
+        if args.bucket not in meant:
+            fail(f"--bucket {args.bucket} is none; they are 0 to {settings.policy.most - 1}", BAD_USAGE)
+        meant = {args.bucket}
+    if args.mine:
+        node = get_hostname()
+        if node not in settings.owners.nodes:
+            owners = settings.owners or "nobody"
+            fail(f"this node, {node}, owns no buckets; [louver] bucket_owners names {owners}")
+        meant &= set(settings.owners.buckets_of(node))
+    return [pool_name(bucket) for bucket in sorted(meant)]
 
 
 @louver_command
@@ -111,4 +137,5 @@ def stats(args: Namespace) -> None:
         for page in runs_of(ledger, states=LIVE)
         for touch in ledger.survey(run.key for run in page).touches
     )
-    show(args, count_rows(ledger.count_states(), persist_failures=failures))
+    counted = count_rows(ledger.count_states(), persist_failures=failures)
+    show(args, [*counted, *budget_rows(ledger.list_retry_budgets())])

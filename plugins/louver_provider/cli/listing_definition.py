@@ -33,6 +33,14 @@ _SCOPE = Arg(
 )
 _ALL_TASKS = Arg(("--all",), help="Those that are over too.", action="store_true")
 _ALL_REQUESTS = Arg(("--all",), help="Those that are decided too, of all runs.", action="store_true")
+_BUCKET = Arg(
+    ("--bucket",), help="Only tasks of runs in this bucket.", metavar="NUMBER", type=int, dest="bucket"
+)
+_MINE = Arg(
+    ("--mine",),
+    help="Only tasks of runs in buckets that this node owns: [louver] bucket_owners, by its host name.",
+    action="store_true",
+)
 _TASK_STATES = Arg(("--state",), help="Only these states, as running,paused.", metavar="STATE,...")
 _EFFECT_STATES = Arg(("--state",), help="Only these states, as unknown,undo_failed.", metavar="STATE,...")
 _KEPT = (
@@ -66,7 +74,7 @@ def listing_commands() -> tuple[CLICommand, ...]:
             "something before it began: its state since when, its last sign of life, how far it is, commands "
             "that nobody has carried out yet, and whether it waits for an approval or a resume.",
             func=_body("ps"),
-            args=(_ALL_TASKS, _DAG, _TASK_STATES, ARG_OUTPUT, ARG_VERBOSE),
+            args=(_ALL_TASKS, _DAG, _TASK_STATES, _BUCKET, _MINE, ARG_OUTPUT, ARG_VERBOSE),
             epilog=_EXIT_CODES,
         ),
         ActionCommand(

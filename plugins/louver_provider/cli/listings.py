@@ -14,6 +14,7 @@ from louver.ledger.records import (
     ApprovalRecord,
     CommandRecord,
     EffectRecord,
+    RetryBudgetRecord,
     RunRecord,
     TaskRecord,
     TouchRecord,
@@ -27,6 +28,7 @@ __all__ = [
     "age",
     "approval_row",
     "approval_rows",
+    "budget_rows",
     "command_row",
     "count_rows",
     "effect_row",
@@ -229,6 +231,15 @@ def waiting_rows(effects: Iterable[EffectRecord], *, now: datetime) -> list[Row]
             }
         )
     return rows
+
+
+def budget_rows(budgets: Iterable[RetryBudgetRecord]) -> list[Row]:
+    """How many retries the budgets have let through, and how many they have not."""
+    return [
+        {"what": "retries", "state": f"{state} by {budget.resource} ({budget.rate})", "count": count}
+        for budget in budgets
+        for state, count in (("let through", budget.drawn), ("refused", budget.refused))
+    ]
 
 
 def count_rows(census: Census, *, persist_failures: int) -> list[Row]:

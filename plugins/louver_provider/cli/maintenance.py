@@ -8,6 +8,7 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
+from louver.artifacts import Artifacts
 from louver.clock import SystemClock
 from louver.errors import TimestampError
 from louver.ledger.contract import Ledger
@@ -24,6 +25,7 @@ from louver.maintenance import (
 from louver.timestamps import parse_rfc3339, to_utc, to_utc_text
 from louver_provider.cli.common import BAD_USAGE, FAILED, fail, louver_command, show_tables
 from louver_provider.hooks.ledger import get_ledger
+from louver_provider.settings import load_settings
 
 __all__ = ["clean", "gc", "verify"]
 
@@ -112,15 +114,17 @@ def clean(args: Namespace) -> None:
     before = _past(args.before)
     ledger = get_ledger()
     wanted: dict[str, Any] = {"before": before, "dag_id": args.dag_id, "remove": remove}
-    cleaned = list(clean_runs(ledger, effects=args.effects, **wanted))
+    files = _Files(load_settings().artifacts, remove=remove)
+    cleaned = [(one, files.of(one)) for one in clean_runs(ledger, effects=args.effects, **wanted)]
     standing = list(clean_standing_effects(ledger, **wanted)) if args.effects else []
-    gone = [one for one in cleaned if one.kept is None]
+    gone = [one for one, _ in cleaned if one.kept is None]
     summary = {
         "over": len(gone),
         "kept": len(cleaned) - len(gone),
         "payloads": sum(one.payloads for one in gone),
         "effects_gone": sum(one.effects for one in gone) + len(standing),
         "effects_standing": sum(one.standing for one in gone),
+        "artifacts": sum(count for _, count in cleaned),
         "removed": remove,
     }
     effects = [
@@ -129,10 +133,36 @@ def clean(args: Namespace) -> None:
     ]
     tables = {
         "summary": [summary],
-        "runs": [_cleaned_row(one, remove=remove) for one in cleaned],
+        "runs": [_cleaned_row(one, remove=remove) | {"artifacts": count} for one, count in cleaned],
         "effects": effects,
     }
     show_tables(args, tables, of="summary")
+    if files.left:
+        fail(f"the runs are gone, but {files.left[0]} could not be removed; remove it by hand", FAILED)
+
+
+class _Files:
+    """
+    The directories of attempts of runs that are cleaned (``ctx.artifact_dir``).
+
+    They go after their run, one run after the other: what the ledger keeps has kept its files.
+    """
+
+    def __init__(self, artifacts: Artifacts, *, remove: bool) -> None:
+        self._artifacts = artifacts
+        self._remove = remove
+        self.left: list[str] = []
+
+    def of(self, cleaned: Cleaned) -> int:
+        """How many directories of the run were removed, or would be."""
+        key = RunKey(cleaned.dag_id, cleaned.run_id)
+        if cleaned.kept is not None:
+            return 0
+        try:
+            return self._artifacts.remove(key) if self._remove else self._artifacts.count(key)
+        except OSError as error:
+            self.left.append(f"{self._artifacts.of_run(key)} ({error.strerror or error})")
+            return 0
 
 
 def _cleaned_row(cleaned: Cleaned, *, remove: bool) -> Row:

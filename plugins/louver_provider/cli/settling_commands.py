@@ -108,7 +108,7 @@ def compensations_retry(args: Namespace) -> None:
         for effect in given_up:
             ledger.reopen_undo(effect, word=word, now=SystemClock().now())
 
-    cleared = compensate_again(run.key, reopen)
+    cleared = compensate_again(run.key, reopen, word=word)
     show(
         args,
         [

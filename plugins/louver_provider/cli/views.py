@@ -20,6 +20,8 @@ __all__ = ["history_rows", "run_view"]
 
 Row = dict[str, Any]
 
+_EXPLAINED = (TaskState.RETRY_WAIT, TaskState.FAILED, TaskState.LOST)
+
 
 def run_view(ledger: Ledger, run: RunRecord) -> tuple[RunOverview, dict[str, list[Row]]]:
     """
@@ -52,6 +54,8 @@ def _step_rows(ledger: Ledger, run: RunRecord, seen: RunOverview) -> list[Row]:
     definition = seen.definition
     records = {record.task_id: record for record in ledger.list_tasks(run.key)}
     touches = {touch.task_id: touch for touch in ledger.list_touches(run.key)}
+    # By time, so that the newest of each step and state stays.
+    reasons = {(row.task_id, row.to_state): row.reason for row in ledger.list_transitions(run.key)}
     rows = []
     for name in [*definition.names, *(name for name in records if name not in definition.names)]:
         record = records.get(name)
@@ -64,6 +68,7 @@ def _step_rows(ledger: Ledger, run: RunRecord, seen: RunOverview) -> list[Row]:
                 "generation": record.generation if record else 1,
                 "try_number": record.try_number if record else 0,
                 "failure_kind": str(record.failure_kind) if record and record.failure_kind else None,
+                "reason": reasons.get((name, state)) if state in _EXPLAINED else None,
                 "progress": progress_of(touches.get(name)),
                 "waits_for": list(definition.node(name).upstream) if name in definition.names else [],
                 "updated": to_utc_text(record.updated_at) if record else None,
@@ -128,7 +133,11 @@ def _approval_rows(ledger: Ledger, run: RunRecord) -> list[Row]:
     ]
 
 
-def history_rows(transitions: Iterable[TransitionRecord], events: Iterable[PlatformEvent] = ()) -> list[Row]:
+def history_rows(
+    transitions: Iterable[TransitionRecord],
+    events: Iterable[PlatformEvent] = (),
+    commands: Iterable[CommandRecord] = (),
+) -> list[Row]:
     """The audit trail, in order of time; see :class:`louver.history.HistoryRow`."""
     return [
         {
@@ -151,5 +160,5 @@ def history_rows(transitions: Iterable[TransitionRecord], events: Iterable[Platf
             "recorded_by": row.recorded_by,
             "recorded_at": to_utc_text(row.recorded_at) if row.recorded_at else None,
         }
-        for row in history(transitions, events)
+        for row in history(transitions, events, commands)
     ]

@@ -1,5 +1,6 @@
 """
-Listener for Airflow's components: the scheduler brings the embedded reconciler with it.
+Listener for Airflow's components: the scheduler brings the embedded reconciler with it, makes the pools of
+buckets, and leaves a report for the doctor.
 
 A listener must never disturb its process: trouble is logged, and the scheduler runs without.
 """
@@ -22,10 +23,20 @@ def on_starting(component: Any) -> None:
     from louver_provider.reconciler.embedded import is_scheduler, start_embedded
 
     try:
-        if is_scheduler(component):
-            start_embedded()
+        if not is_scheduler(component):
+            return
+        start_embedded()
     except Exception as error:
         log.error("louver: the embedded reconciler is off: %s", error)
+    from louver_provider.bucket_start import scheduler_starts
+
+    scheduler_starts()
+    from louver_provider.preload import preload
+
+    try:
+        preload()
+    except Exception as error:
+        log.warning("louver: each step imports for itself what it needs: %s", error)
 
 
 @hookimpl

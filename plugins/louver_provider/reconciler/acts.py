@@ -18,7 +18,6 @@ from airflow.callbacks.callback_requests import TaskCallbackRequest
 from airflow.callbacks.database_callback_sink import DatabaseCallbackSink
 from airflow.exceptions import DagNotFound, DagRunAlreadyExists
 from airflow.models.dagbag import DBDagBag
-from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.trigger import handle_event_submit
 from airflow.triggers.base import TriggerEvent
@@ -32,7 +31,9 @@ from sqlalchemy.orm import Session
 from louver.ledger.names import TaskKey
 from louver.repairs import Compensate, EndOnPlatform
 from louver.sightings import Shown
+from louver.states import Source
 from louver_provider.airflow_states import shown_by
+from louver_provider.own_acts import Answer, note_answer, note_state
 from louver_provider.parks import guard_park, place_of
 from louver_provider.reconciler.rescue import RESCUE_DAG, rescue_conf, rescue_prefix
 
@@ -42,9 +43,6 @@ log = logging.getLogger(__name__)
 
 NOT_DONE = "it has moved on meanwhile"
 """Why a repair did not come about where what was seen is no longer so."""
-
-_ENDED = "louver_reconciler"
-"""Name of the event in Airflow's audit log."""
 
 
 def end_task(repair: EndOnPlatform, dags: DBDagBag) -> str | None:
@@ -68,7 +66,7 @@ def end_task(repair: EndOnPlatform, dags: DBDagBag) -> str | None:
         else:
             ti.clear_next_method_args()
             ti.set_state(state, session=session)
-        session.add(Log(event=_ENDED, task_instance=ti, extra=f"{state}: {repair.why}"))
+        note_state(session, ti, state=state, reason=repair.why)
     return None
 
 
@@ -153,6 +151,7 @@ def wake_expired(key: TaskKey, *, now: Any) -> str | None:
         if ti is None:
             return NOT_DONE
         event = {"error": "The request has expired.", "error_type": "timeout"}
+        note_answer(session, key, Answer.EXPIRED, verb=None, actor=None, source=Source.RECONCILER)
         handle_event_submit(TriggerEvent(event), task_instance=ti, session=session)
     return None
 

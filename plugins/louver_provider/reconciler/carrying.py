@@ -191,13 +191,15 @@ class Carrying:
     @_do.register
     def _deliver(self, repair: Deliver) -> str | None:
         command = repair.command
-        delivery = wake(command.task, command.verb, by=command.actor, now=self._clock.now())
+        now = self._clock.now()
+        delivery = wake(command.task, command.verb, by=command.actor, source=Source.RECONCILER, now=now)
         return None if delivery.woken else delivery.why
 
     @_do.register
     def _pass_answer_on(self, repair: PassAnswerOn) -> str | None:
         # What was answered already is passed on as it is, whatever the verb.
-        delivery = wake(repair.task, Verb.RESUME, by=None, now=self._clock.now())
+        now = self._clock.now()
+        delivery = wake(repair.task, Verb.RESUME, by=None, source=Source.RECONCILER, now=now)
         return None if delivery.woken else delivery.why
 
     @_do.register

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from hypothesis import strategies as st
 from hypothesis.stateful import multiple, rule
 
 from louver.ledger.names import Verb
 from louver.ledger.requests import CommandRequest, Progress
+from louver.retry_budgets import Rate, RetryBudget, WhenEmpty
 from louver.states import Source, TaskState
 from support.histories.stage import Stage, place_of
 from support.histories.values import (
@@ -25,6 +28,8 @@ from support.side_by_side import Refused
 __all__ = ["Control"]
 
 _NUMBERS = st.integers(0, 39)
+_RATES = mostly(Rate(count=2, unit="min"), Rate(count=3, unit="s"), Rate(count=1, unit="h"))
+_WHEN_EMPTY = st.sampled_from(list(WhenEmpty))
 _VERBS = st.sampled_from(list(Verb))
 _ENDS = st.sampled_from(["complete_command", "refuse_command", "release_command"])
 _PROGRESS = mostly(None, Progress(done=2.5, total=10.0, unit="pages"), Progress(done=3.0))
@@ -110,3 +115,20 @@ class Control(Stage):
         if gives:
             self.ask("give_lease", name, owner, now=self.tick())
         self.ask("get_lease", name)
+
+    @rule(
+        token=TOKENS,
+        who=WHO,
+        names=st.lists(st.sampled_from("abc"), min_size=1, max_size=3, unique=True),
+        rate=_RATES,
+        when_empty=_WHEN_EMPTY,
+        longest=SECONDS,
+    )
+    def draw_retry(self, token, who, names, rate, when_empty, longest):
+        """Take retries from budgets that all histories of this Dag share, some under another rate."""
+        budgets = [
+            RetryBudget(resource=f"{self.dag}-{name}", rate=rate, when_empty=when_empty) for name in names
+        ]
+        token = self.speaker(token, who)
+        self.ask("draw_retry", token, budgets, longest_wait=timedelta(seconds=longest), now=self.tick())
+        self.ask("list_retry_budgets")

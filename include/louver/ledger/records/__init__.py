@@ -9,6 +9,7 @@ states) is kept in :class:`PayloadRecord` alone; every other record holds ids, h
 from __future__ import annotations
 
 from louver.ledger.records.base import Record
+from louver.ledger.records.budgets import RetryBudgetRecord
 from louver.ledger.records.control import CommandRecord, LeaseRecord, TouchRecord
 from louver.ledger.records.effects import ApprovalRecord, EffectRecord
 from louver.ledger.records.runs import RunRecord, SealRecord, TaskRecord, TransitionRecord
@@ -26,6 +27,7 @@ __all__ = [
     "LeaseRecord",
     "PayloadRecord",
     "Record",
+    "RetryBudgetRecord",
     "RunRecord",
     "SealRecord",
     "TaskRecord",
@@ -46,5 +48,6 @@ RECORDS: tuple[type[Record], ...] = (
     CommandRecord,
     TouchRecord,
     LeaseRecord,
+    RetryBudgetRecord,
 )
 """Every kind of row, for stores that make their tables from it."""

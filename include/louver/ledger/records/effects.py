@@ -98,6 +98,7 @@ class ApprovalRecord(Record):
     :param payload_fingerprint: intent hash of the one effect that it allows.
     :param sequence: order of asking within the run, from 1; the newest request for a step counts.
     :param consumed_by: ``key#epoch`` and intent hash of the effect that used it.
+    :param mac: over all of the row, under the key called ``key_id``; written with each change.
     """
 
     TABLE: ClassVar[str] = "approval"
@@ -128,6 +129,8 @@ class ApprovalRecord(Record):
     decided_at: datetime | None = None
     consumed_by: str | None = None
     consumed_at: datetime | None = None
+    key_id: str = ""
+    mac: str = ""
 
     @property
     def task(self) -> TaskKey:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
-from sqlalchemy import and_, false, or_, select
+from sqlalchemy import Text, and_, false, func, or_, select, type_coerce
 
-from louver.ledger.names import RunKey
-from louver.ledger.records import Record
+from louver.ledger.names import EffectState, RunKey
+from louver.ledger.records import EffectRecord, Record
 from louver.ledger.sql.pages import SqlPages
 from louver.ledger.sql.tables import TABLES
 from louver.ledger.storable import FIELDS, require_fields, require_storable
@@ -41,3 +41,20 @@ class SqlSurveys(SqlPages):
         names = FIELDS[kind]
         rows = self._connection.execute(query.order_by(*(columns[name] for name in kind.PRIMARY)))
         return [kind(**dict(zip(names, row, strict=True))) for row in rows]
+
+    def tally(self, kind: type[Record], name: str, /) -> Mapping[str, int]:
+        """How many rows have each value of the field."""
+        require_fields(kind, [name])
+        # As the text that is stored, which may be none that a ledger writes.
+        column = type_coerce(TABLES[kind].c[name], Text())
+        found = self._connection.execute(select(column, func.count()).group_by(column))
+        return {value: number for value, number in found}  # noqa: C416 - rows are no pairs to mypy
+
+    def effects_with_reason(self, states: Collection[EffectState]) -> list[EffectRecord]:
+        """Effects in these states that have a reason, in order of their start; these have an index."""
+        effect, names = TABLES[EffectRecord].c, FIELDS[EffectRecord]
+        order = (effect.started_at, effect.scope, effect.key, effect.epoch)
+        query = select(*(effect[name] for name in names))
+        query = query.where(effect.reason.is_not(None), effect.state.in_(states)).order_by(*order)
+        rows = self._connection.execute(query)
+        return [EffectRecord(**dict(zip(names, row, strict=True))) for row in rows]

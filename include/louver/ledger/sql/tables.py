@@ -8,6 +8,7 @@ check what they need. All names carry a prefix, so the ledger may live beside ot
 from __future__ import annotations
 
 from sqlalchemy import Column, Index, MetaData, Table
+from sqlalchemy import text as sql_text
 
 from louver.ledger.names import CommandState, Decision, EffectKind, EffectState, OnUnknown, Verb
 from louver.ledger.records import (
@@ -19,6 +20,7 @@ from louver.ledger.records import (
     LeaseRecord,
     PayloadRecord,
     Record,
+    RetryBudgetRecord,
     RunRecord,
     SealRecord,
     TaskRecord,
@@ -153,6 +155,14 @@ _effect = Table(
     Column("commit_sequence", number()),
     Column("reason", text()),
     Index(f"{PREFIX}effect_by_run", "dag_id", "run_id"),
+    # What waits for somebody, or failed, has a reason; what began and was committed never had one, so that
+    # this index costs it nothing. The state must not stand in it: each commit would then write all indexes.
+    Index(
+        f"{PREFIX}effect_with_reason",
+        "started_at",
+        postgresql_where=sql_text("reason IS NOT NULL"),
+        sqlite_where=sql_text("reason IS NOT NULL"),
+    ),
 )
 
 _approval = Table(
@@ -183,6 +193,8 @@ _approval = Table(
     Column("decided_at", UtcTime()),
     Column("consumed_by", text()),
     Column("consumed_at", UtcTime()),
+    Column("key_id", text(), nullable=False, server_default=""),
+    Column("mac", text(), nullable=False, server_default=""),
     # Its first two columns serve the questions about a run, all of them those about a task's open request.
     Index(f"{PREFIX}approval_by_task", "dag_id", "run_id", "task_id", "map_index", "decision"),
 )
@@ -270,6 +282,17 @@ _lease = Table(
     Column("lease_until", UtcTime(), nullable=False),
 )
 
+_retry_budget = Table(
+    f"{PREFIX}retry_budget",
+    METADATA,
+    Column("resource", text(), primary_key=True),
+    Column("rate", text(), nullable=False),
+    Column("full_at", UtcTime(), nullable=False),
+    Column("drawn", number(), nullable=False),
+    Column("refused", number(), nullable=False),
+    Column("updated_at", UtcTime(), nullable=False),
+)
+
 TABLES: dict[type[Record], Table] = {
     RunRecord: _run,
     TaskRecord: _task,
@@ -283,5 +306,6 @@ TABLES: dict[type[Record], Table] = {
     CommandRecord: _command,
     TouchRecord: _touch,
     LeaseRecord: _lease,
+    RetryBudgetRecord: _retry_budget,
 }
 """Where each kind of row is kept."""

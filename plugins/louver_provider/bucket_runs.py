@@ -1,0 +1,77 @@
+"""
+What is done once for a run, in the scheduler, as it starts: its pool is there, and a bad key is audited.
+
+The cluster policy cannot do either: it is called for each task instance, in the middle of somebody else's
+transaction, and must not touch a table. Here the scheduler tells of a run that begins to run, before any of
+its tasks can be scheduled. What is written goes into the same transaction, by the session that holds the run;
+no session is opened and none is committed.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from louver.errors import ValueRefused
+from louver_provider.bucket_routes import BucketRouter, Route
+
+__all__ = ["NOT_OWNED", "REFUSED", "run_started"]
+
+REFUSED = "louver_bucket_key_refused"
+"""Event in Airflow's audit log: the run has a key that cannot be used; its tasks keep their own pools."""
+
+NOT_OWNED = "louver_bucket_not_owned"
+"""The same: nobody owns the run's bucket; its tasks keep their own queues."""
+
+# Pools that this process has seen in the table; it does not look for them again.
+_SEEN_POOLS: set[str] = set()
+
+
+def run_started(router: BucketRouter, run: Any) -> None:
+    """
+    Look after a run that begins to run.
+
+    :param run: a ``DagRun`` in a session.
+    """
+    from sqlalchemy.orm import object_session
+
+    session = object_session(run)
+    if session is None:
+        return
+    try:
+        route = router.route_of_run(run)
+    except ValueRefused as refused:
+        _audit(session, run, REFUSED, {"reason": str(refused)})
+        return
+    if route is None:
+        return
+    if router.settings.provision:
+        _provide(session, router, route)
+    if router.settings.owners and route.queue is None:
+        _audit(session, run, NOT_OWNED, {"bucket": route.bucket})
+
+
+def _provide(session: Any, router: BucketRouter, route: Route) -> None:
+    """A task in a pool that does not exist waits for ever (case A01)."""
+    if route.pool in _SEEN_POOLS:
+        return
+    from airflow.models.pool import Pool
+    from sqlalchemy import select
+
+    from louver_provider.pools import make_pools
+
+    names = [one.pool for one in router.routes]
+    _SEEN_POOLS.update(session.scalars(select(Pool.pool).where(Pool.pool.in_(names))))
+    if route.pool not in _SEEN_POOLS:
+        # What is made is not remembered: it is gone again if the scheduler rolls back.
+        slots = router.settings.slots
+        missing = [one.bucket for one in router.routes if one.pool not in _SEEN_POOLS]
+        make_pools(session, {bucket: slots.of(bucket) for bucket in missing})
+
+
+def _audit(session: Any, run: Any, event: str, extra: dict[str, Any]) -> None:
+    from airflow.models.log import Log
+
+    session.add(
+        Log(event=event, dag_id=run.dag_id, run_id=run.run_id, owner="louver", extra=json.dumps(extra))
+    )

@@ -1,0 +1,1 @@
+"""``airflow louver doctor``: what is wrong with this installation, and how each thing is mended."""
