@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -168,6 +171,28 @@ def test_approvals_are_those_that_wait_for_somebody(ledger: Ledger, rows_of: Any
     other = ("approvals", decided.run.run_id, "--dag-id", decided.run.dag_id)
     assert rows_of(*other) == []
     assert [row["decided_by"] for row in rows_of(*other, "--all")] == ["bob"]
+
+
+def test_a_request_that_somebody_changed_hides_no_other(
+    ledger: Ledger, louver: Louver, tmp_path: Path
+) -> None:
+    forged, honest = Busy(ledger), Busy(ledger)
+    for history in (forged, honest):
+        history.succeed("look", 1)
+        history.approved()
+    with closing(sqlite3.connect(tmp_path / "louver.db")) as database, database:
+        changed = database.execute(
+            "UPDATE louver_approval SET decided_by = 'eve' WHERE dag_id = ?", [forged.run.dag_id]
+        )
+        assert changed.rowcount == 1
+
+    code, out, err = louver("approvals", "--all", "--output", "json")
+
+    assert [row["dag_id"] for row in json.loads(out)] == [honest.run.dag_id]
+    assert code == 1
+    assert f"{forged.run.dag_id}/{forged.run.run_id}" in err
+    assert "does not match its signature" in err
+    assert "airflow louver verify" in err
 
 
 def test_effects_are_found_by_run_state_and_key(ledger: Ledger, rows_of: Any) -> None:

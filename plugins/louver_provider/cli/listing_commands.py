@@ -88,7 +88,13 @@ def approvals(args: Namespace) -> None:
         runs = [[find_run(ledger, args)]]
     else:
         runs = runs_of(ledger, states=() if args.all else LIVE, dag_id=args.dag_id)
-    show(args, list(approval_rows(ledger, runs, decided=args.all, now=SystemClock().now())))
+    damaged: list[str] = []
+    show(
+        args,
+        list(approval_rows(ledger, runs, decided=args.all, now=SystemClock().now(), damaged=damaged)),
+    )
+    if damaged:
+        fail(f"{'; '.join(damaged)}. airflow louver verify names what was changed")
 
 
 @louver_command

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from louver.control import is_pause
+from louver.errors import IntegrityError
 from louver.ledger.contract import Ledger
 from louver.ledger.human_queue_contract import Census
 from louver.ledger.names import EffectKind, EffectState, TaskKey
@@ -173,20 +174,29 @@ def approval_row(request: ApprovalRecord, *, now: datetime) -> Row:
 
 
 def approval_rows(
-    ledger: Ledger, runs: Iterable[list[RunRecord]], *, decided: bool, now: datetime
+    ledger: Ledger, runs: Iterable[list[RunRecord]], *, decided: bool, now: datetime, damaged: list[str]
 ) -> Iterator[Row]:
     """
     The requests of these runs.
 
     :param decided: those that were decided too.
+    :param damaged: is told of runs with a request that does not match its signature; the others are shown.
     """
     for page in runs:
         if decided:
-            found = [request for run in page for request in ledger.list_approvals(run.key)]
+            found = [request for run in page for request in _requests(ledger, run, damaged)]
         else:
             found = list(ledger.survey(run.key for run in page).approvals)
         for request in sorted(found, key=lambda request: request.requested_at):
             yield approval_row(request, now=now)
+
+
+def _requests(ledger: Ledger, run: RunRecord, damaged: list[str]) -> list[ApprovalRecord]:
+    try:
+        return ledger.list_approvals(run.key)
+    except IntegrityError as error:
+        damaged.append(f"run {run.key.dag_id}/{run.key.run_id}: {error}")
+        return []
 
 
 def effect_row(effect: EffectRecord) -> Row:
