@@ -6,8 +6,12 @@ An Airflow of its own: it is stopped in the middle, and finds dead tasks in seco
 
 from __future__ import annotations
 
+import os
+import signal
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -146,20 +150,76 @@ def test_a_step_that_holds_the_interpreter_is_ended_at_its_limit(place: Place, r
     place.home.wait_for("its process to be gone", lambda: not alive(process), timeout=PLACE_SECONDS)
 
 
-def test_airflow_may_stop_and_start_in_the_middle(place: Place, runs: Runs) -> None:
-    run = RunKey("killed", place.rest.trigger("killed", {}, run_id="stopped-1"))
-    place.await_done(run, "wait")
+def imported(place: Place) -> int:
+    """How many rows the import has made; one that came twice would be an error of its table."""
+    with closing(sqlite3.connect(place.home.shop_db, timeout=60)) as connection:
+        try:
+            return int(connection.execute("SELECT count(*) FROM imported").fetchone()[0])
+        except sqlite3.OperationalError:
+            return 0
+
+
+def await_imported(place: Place, rows: int) -> None:
+    place.home.wait_for(f"{rows} rows", lambda: imported(place) >= rows, timeout=PLACE_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def stopped(place: Place) -> RunKey:
+    """A run in the middle, as soon as ``wait`` of it is done."""
+    return RunKey("killed", place.rest.trigger("killed", {}, run_id="stopped-1"))
+
+
+@pytest.fixture(scope="module")
+def importing(place: Place, stopped: RunKey) -> RunKey:
+    """The import of ``dags/``, in the middle: its process was killed, and it was paused and resumed."""
+    conf = {"source": "ledger", "rows": 10_000, "batch": 100, "seconds": 0.3}
+    run = RunKey("import_rows", place.rest.trigger("import_rows", conf, run_id="import-1"))
+    await_imported(place, 1_000)
+    os.kill(place.process_of(run, "import_rows"), signal.SIGKILL)
+    await_imported(place, 3_000)
+    paused = place.home.cli("louver", "pause", run.run_id, "import_rows", "--reason", "month end")
+    assert paused.code == 0, paused.stderr
+
+    def parked() -> bool:
+        return place.rest.task_states(run.dag_id, run.run_id)["import_rows"] == "awaiting_input"
+
+    place.home.wait_for("the import to be paused", parked, timeout=PLACE_SECONDS)
+    there = imported(place)
+    assert there < 10_000
+    resumed = place.home.cli("louver", "resume", run.run_id, "import_rows")
+    assert resumed.code == 0, resumed.stderr
+    await_imported(place, there + 500)
+    return run
+
+
+def test_airflow_may_stop_and_start_in_the_middle(
+    place: Place, runs: Runs, stopped: RunKey, importing: RunKey
+) -> None:
+    place.await_done(stopped, "wait")
     (keeper,) = keepers(place)
 
     place.home.stop()
     assert not alive(keeper)
+    assert imported(place) < 10_000
     place.home.start(dags=PLACE_DAGS, migrate=False)
 
-    place.go(run)
-    assert place.ended(run) == "success"
-    done = place.done(run)
+    place.go(stopped)
+    assert place.ended(stopped) == "success"
+    done = place.done(stopped)
     assert (done["act"], done["take back"]) == (1, 0)
     assert len(keepers(place)) == 1
+
+
+def test_an_import_that_was_killed_paused_and_restarted_has_every_row_once(
+    place: Place, runs: Runs, importing: RunKey
+) -> None:
+    assert place.ended(importing) == "success"
+
+    assert imported(place) == 10_000
+    ways = [(str(row.to_state), row.trigger) for row in place.trail(importing, "import_rows")]
+    assert ("paused", "runtime:pause_reached") in ways
+    assert ("retry_wait", "runtime:attempt_lost") in ways
+    assert ways[-1] == ("succeeded", "runtime:completed")
 
 
 def test_what_was_lost_is_said_once(place: Place, runs: Runs) -> None:
