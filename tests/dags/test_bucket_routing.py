@@ -89,6 +89,9 @@ def airflow() -> Iterator[AirflowByHand]:
         by_hand.deploy(dag_of("bucketed"))
         by_hand.deploy(dag_of("nightly", schedule=timedelta(days=1)))
         by_hand.deploy(dag_of("plain"))
+        with DAG("noisy", schedule=None, max_active_tasks=1000) as noisy:
+            PythonOperator.partial(task_id="many", python_callable=work).expand(op_args=[[1]] * 500)
+        by_hand.deploy(noisy)
         yield by_hand
 
 
@@ -340,17 +343,19 @@ def test_a_run_in_a_bucket_that_nobody_owns_is_audited(airflow: AirflowByHand) -
     assert audited() == [(NOT_OWNED, "r", {"bucket": 28})]
 
 
-def test_two_buckets_do_not_wait_for_each_other(airflow: AirflowByHand) -> None:
-    """Case A04, in small: one bucket is full, the other goes on in the same round."""
-    with bucketed(bucket_slots="1"):
-        for number in range(4):
-            trigger(airflow, f"noisy-{number}", {"tenant": "tenant-A"})
+def test_a_tenant_with_hundreds_of_tasks_keeps_no_other_waiting(airflow: AirflowByHand) -> None:
+    """Case A04: 500 mapped tasks in a bucket with one slot, and one task in another, within two rounds."""
+    with bucketed(bucket_slots="8, 7:1"):
+        noisy = trigger(airflow, "noisy", {"tenant": "tenant-A"}, dag_id="noisy")
+        for _ in range(3):
+            airflow.schedule()
         quiet = trigger(airflow, "quiet", {"tenant": "tenant-B"})
         for _ in range(2):
             airflow.schedule()
     waiting = airflow.waiting()
+    assert len(places(noisy)) == 500
+    assert len([key for key in waiting if key.run == noisy]) == 1
     assert TaskKey(quiet.dag_id, quiet.run_id, "first") in waiting
-    assert len([key for key in waiting if key.run_id.startswith("noisy")]) == 1
 
 
 def test_without_buckets_nothing_of_it_is_there(airflow: AirflowByHand) -> None:

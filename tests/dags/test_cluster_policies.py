@@ -15,13 +15,19 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.utils.types import DagRunType
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from support.bucketed import bucketed
 
+from louver.buckets import pool_name
 from louver_provider import cluster_policies
 from louver_provider.bucket_routes import DEFAULT_POOL
 from louver_provider.plugins.louver_plugin import LouverPlugin
+
+#: Names that mean something in conf, and others.
+_NAMES = st.sampled_from(["customer", "id", "event", "data", "louver_bucket_key"]) | st.text(max_size=5)
 
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
 
@@ -81,6 +87,22 @@ def test_the_run_is_not_known_yet(task: Any) -> None:
 def test_nothing_that_stands_in_conf_raises(task: Any, conf: Any) -> None:
     with bucketed():
         assert routed(task, run_with(conf)) == DEFAULT_POOL
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAMES, inner, max_size=4),
+    max_leaves=8,
+)
+
+
+# The fixture that watches for statements spans all examples, which is as it should be.
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(_NAMES, _JSON, max_size=5))
+def test_whatever_stands_in_conf_the_pool_is_a_buckets_or_the_tasks_own(task: Any, conf: Any) -> None:
+    pools = {DEFAULT_POOL, *(pool_name(bucket) for bucket in range(64))}
+    with bucketed(bucket_key="customer.id"):
+        assert routed(task, run_with(conf)) in pools
 
 
 def test_nothing_that_is_wrong_with_the_run_raises(task: Any) -> None:

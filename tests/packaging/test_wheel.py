@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -181,6 +181,21 @@ def test_airflow_registers_the_plugin_once(clean):
     listed = rows(clean.airflow("plugins", "--output", "json"))
 
     assert [row["name"] for row in listed].count("louver") == 1
+
+
+def test_airflow_calls_the_cluster_policy_only_where_there_are_buckets(clean):
+    # Without a module airflow_local_settings anywhere: the entry point alone has to make it live.
+    code = (
+        "import airflow\n"
+        "from airflow import settings\n"
+        "hook = settings.task_instance_mutation_hook\n"
+        "calls = settings.get_policy_plugin_manager().hook.task_instance_mutation_hook.get_hookimpls()\n"
+        "print(hook.is_noop, len(calls))"
+    )
+    with_buckets = replace(clean, env={**clean.env, "AIRFLOW__LOUVER__BUCKETS": "64"})
+
+    assert with_buckets.run(code).split()[-2:] == ["False", "1"]
+    assert clean.run(code).split()[-2:] == ["True", "0"]
 
 
 def test_airflow_has_the_louver_commands(clean):
