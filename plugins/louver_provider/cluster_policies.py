@@ -8,7 +8,7 @@ Without it nothing is registered, and Airflow creates task instances as if Louve
 
 The hook decides from the run alone. It reads no file and no table, opens no session, and never raises: a task
 whose run has no usable key keeps the pool that it has. Who is told of a bad key: the person who submits it,
-and Airflow's audit log when the run starts (:mod:`louver_provider.bucket_runs`).
+and Airflow's audit log when the run starts (:mod:`louver_provider.buckets.runs`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.policies import hookimpl
 
 if TYPE_CHECKING:
-    from louver_provider.bucket_routes import BucketRouter
+    from louver_provider.buckets.routes import BucketRouter
 
 __all__ = ["PLUGIN", "BucketPlugin", "install", "installed", "policy"]
 
@@ -98,8 +98,8 @@ def _make() -> BucketPlugin | None:
     # Asked first: where there are no buckets, nothing more of Louver is loaded into the process.
     if not conf.get("louver", "buckets", fallback="").strip():
         return None
-    from louver_provider.bucket_routes import BucketRouter
-    from louver_provider.bucket_settings import require_bucket_settings
+    from louver_provider.buckets.routes import BucketRouter
+    from louver_provider.buckets.settings import require_bucket_settings
 
     return BucketPlugin(BucketRouter.configured(require_bucket_settings()))
 

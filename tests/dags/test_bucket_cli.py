@@ -24,8 +24,8 @@ from louver.nodes import Step
 from louver.sessions import Claim
 from louver.states import Source
 from louver.steps import run_start
-from louver_provider.bucket_routes import DEFAULT_POOL
-from louver_provider.pools import describe_pool
+from louver_provider.buckets.pools import describe_pool
+from louver_provider.buckets.routes import DEFAULT_POOL
 
 Louver = Callable[..., tuple[int, str, str]]
 Rows = Callable[..., list[dict[str, Any]]]

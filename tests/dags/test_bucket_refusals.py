@@ -19,8 +19,8 @@ from sqlalchemy import select
 from support.airflow_by_hand import AirflowByHand
 from support.bucketed import bucketed
 
-from louver.bucket_keys import BUCKET_REFERENCE
-from louver.buckets import BucketPolicy, pool_name
+from louver.buckets.keys import BUCKET_REFERENCE
+from louver.buckets.policy import BucketPolicy, pool_name
 from louver.intake import REFERENCE
 from louver.ledger.contract import Ledger
 

@@ -27,10 +27,10 @@ from sqlalchemy import delete, select
 from support.airflow_by_hand import AirflowByHand
 from support.bucketed import bucketed
 
-from louver.buckets import BucketPolicy, pool_name
+from louver.buckets.policy import BucketPolicy, pool_name
 from louver.ledger.names import RunKey, TaskKey
-from louver_provider.bucket_routes import DEFAULT_POOL
-from louver_provider.bucket_runs import NOT_OWNED, REFUSED
+from louver_provider.buckets.routes import DEFAULT_POOL
+from louver_provider.buckets.runs import NOT_OWNED, REFUSED
 
 with warnings.catch_warnings():
     # It wants to draw Dags.

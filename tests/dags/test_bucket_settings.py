@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from louver.errors import ConfigurationError
-from louver_provider.bucket_settings import load_bucket_settings, require_bucket_settings
+from louver_provider.buckets.settings import load_bucket_settings, require_bucket_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -21,9 +21,9 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from support.bucketed import bucketed
 
-from louver.buckets import pool_name
+from louver.buckets.policy import pool_name
 from louver_provider import cluster_policies
-from louver_provider.bucket_routes import DEFAULT_POOL
+from louver_provider.buckets.routes import DEFAULT_POOL
 from louver_provider.plugins.louver_plugin import LouverPlugin
 
 #: Names that mean something in conf, and others.

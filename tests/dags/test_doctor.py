@@ -26,15 +26,15 @@ from support.bucketed import bucketed
 from louver.ledger.contract import Ledger
 from louver.ledger.names import RunKey, TaskKey
 from louver_provider import cluster_policies
-from louver_provider.bucket_routes import DEFAULT_POOL
-from louver_provider.bucket_settings import require_bucket_settings
-from louver_provider.bucket_start import report_start, scheduler_starts
+from louver_provider.buckets.pools import describe_pool
+from louver_provider.buckets.routes import DEFAULT_POOL
+from louver_provider.buckets.settings import require_bucket_settings
+from louver_provider.buckets.start import report_start, scheduler_starts
 from louver_provider.doctor import buckets as checks
 from louver_provider.doctor.components import LiveScheduler, check_clocks, newest
 from louver_provider.doctor.findings import Finding, Level
 from louver_provider.doctor.probe import probe_policy
 from louver_provider.doctor.reports import Report, fingerprints, own_report, read_reports
-from louver_provider.pools import describe_pool
 
 Louver = Callable[..., tuple[int, str, str]]
 

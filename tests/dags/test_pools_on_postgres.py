@@ -12,7 +12,7 @@ from sqlalchemy import Engine, create_engine, make_url, select
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
-from louver_provider.pools import describe_pool, make_pools
+from louver_provider.buckets.pools import describe_pool, make_pools
 
 
 @pytest.fixture

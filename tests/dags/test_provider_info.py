@@ -16,7 +16,7 @@ import jsonschema
 from airflow.cli.cli_config import ActionCommand, GroupCommand
 from airflow.utils.db_manager import BaseDBManager
 
-from louver_provider.bucket_settings import OPTIONS
+from louver_provider.buckets.settings import OPTIONS
 from louver_provider.cli.definition import get_louver_cli_commands
 from louver_provider.get_provider_info import get_provider_info
 from louver_provider.settings import load_settings

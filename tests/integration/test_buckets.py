@@ -10,7 +10,7 @@ import pytest
 from airflow_home import AirflowHome
 from support.airflow_bucketed import OWNERS, bucketed_home
 
-from louver.buckets import BucketPolicy, pool_name
+from louver.buckets.policy import BucketPolicy, pool_name
 
 pytestmark = pytest.mark.integration
 

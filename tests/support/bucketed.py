@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from airflow import settings as airflow_settings
 
-from louver_provider import bucket_runs, cluster_policies
-from louver_provider.bucket_routes import BucketRouter
+from louver_provider import cluster_policies
+from louver_provider.buckets import runs
+from louver_provider.buckets.routes import BucketRouter
 
 __all__ = ["bucketed"]
 
@@ -28,7 +29,7 @@ def bucketed(**options: Any) -> Iterator[BucketRouter]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in ({"buckets": "64"} | options).items():
             patch.setenv(f"AIRFLOW__LOUVER__{name.upper()}", str(value))
-        patch.setattr(bucket_runs, "_SEEN_POOLS", set())
+        patch.setattr(runs, "_SEEN_POOLS", set())
         router = cluster_policies.install()
         assert router is not None
         try:

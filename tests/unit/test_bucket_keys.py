@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from louver.bucket_keys import BUCKET_REFERENCE, BucketKeys, KeyRule
-from louver.buckets import key_digest
+from louver.buckets.keys import BUCKET_REFERENCE, BucketKeys, KeyRule
+from louver.buckets.policy import key_digest
 from louver.errors import ConfigurationError, ValueRefused
 from louver.intake import EVENT
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from louver.bucket_owners import BucketOwners, Claim, ranges_text
+from louver.buckets.owners import BucketOwners, Claim, ranges_text
 from louver.errors import ConfigurationError
 
 TWO = BucketOwners.parse("node-a:0-31, node-b:32-63")

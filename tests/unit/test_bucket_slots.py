@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from louver.bucket_slots import BucketSlots
+from louver.buckets.slots import BucketSlots
 from louver.errors import ConfigurationError
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from louver.buckets import (
+from louver.buckets.policy import (
     LONGEST_KEY,
     MOST_BUCKETS,
     BucketPolicy,
@@ -61,7 +61,7 @@ def test_every_process_finds_the_same_bucket_whatever_its_hash_seed() -> None:
     keys = list(VECTORS)
     program = (
         "import json, sys\n"
-        "from louver.buckets import BucketPolicy\n"
+        "from louver.buckets.policy import BucketPolicy\n"
         "policy = BucketPolicy.parse('64')\n"
         "print(json.dumps([policy.bucket(key) for key in json.loads(sys.stdin.read())]))"
     )

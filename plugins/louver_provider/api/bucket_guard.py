@@ -59,7 +59,7 @@ def judge_trigger(dag_id: str, body: bytes) -> Refusal | None:
 
     :param body: of the request, which may be anything.
     """
-    from louver_provider.bucket_intake import check_submission
+    from louver_provider.buckets.intake import check_submission
 
     router = installed()
     if router is None:

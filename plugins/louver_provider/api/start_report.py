@@ -31,7 +31,7 @@ class StartReport:
         async def watch(message: Message) -> None:
             if message["type"] == "lifespan.startup.complete":
                 # Here: no other process needs it when it loads the plugin.
-                from louver_provider.bucket_start import report_start
+                from louver_provider.buckets.start import report_start
 
                 await run_sync(report_start, "api-server")
             await send(message)

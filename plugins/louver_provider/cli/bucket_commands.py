@@ -7,11 +7,11 @@ from argparse import Namespace
 from typing import Any
 
 from louver.clock import SystemClock
-from louver_provider.bucket_settings import BucketSettings, require_bucket_settings
-from louver_provider.bucket_usage import BucketUsage, read_usage
+from louver_provider.buckets.pools import BucketPool, Change, apply_pools, plan_pools, read_pools
+from louver_provider.buckets.settings import BucketSettings, require_bucket_settings
+from louver_provider.buckets.usage import BucketUsage, read_usage
 from louver_provider.cli.common import BAD_USAGE, FAILED, fail, louver_command, show
 from louver_provider.cli.listings import age
-from louver_provider.pools import BucketPool, Change, apply_pools, plan_pools, read_pools
 
 __all__ = ["buckets"]
 

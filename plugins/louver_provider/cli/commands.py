@@ -11,7 +11,7 @@ from louver.clock import SystemClock
 from louver.cloudevents import MAX_EVENT_BYTES, parse_event
 from louver.definition import Definition
 from louver.ledger.requests import EventOutcome
-from louver_provider.bucket_intake import submitted_conf
+from louver_provider.buckets.intake import submitted_conf
 from louver_provider.cli.common import BAD_USAGE, fail, louver_command, show, user
 from louver_provider.hooks.ledger import get_ledger
 

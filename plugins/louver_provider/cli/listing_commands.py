@@ -9,14 +9,14 @@ from typing import TypeVar
 
 from airflow.utils.net import get_hostname
 
-from louver.buckets import pool_name
+from louver.buckets.policy import pool_name
 from louver.clock import SystemClock
 from louver.ledger.contract import Ledger
 from louver.ledger.names import EffectState
 from louver.ledger.records import EffectRecord, RunRecord
 from louver.states import TaskState
-from louver_provider.bucket_settings import require_bucket_settings
-from louver_provider.bucket_usage import runs_in_pools
+from louver_provider.buckets.settings import require_bucket_settings
+from louver_provider.buckets.usage import runs_in_pools
 from louver_provider.cli.common import BAD_USAGE, fail, find_run, louver_command, show
 from louver_provider.cli.listings import (
     LIVE,

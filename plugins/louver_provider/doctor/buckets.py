@@ -10,12 +10,12 @@ from airflow.utils.session import create_session
 from airflow.utils.state import State
 from sqlalchemy import func, select
 
-from louver.bucket_owners import ranges_text
-from louver.buckets import pool_name
-from louver_provider.bucket_routes import DEFAULT_POOL
-from louver_provider.bucket_settings import BucketSettings
+from louver.buckets.owners import ranges_text
+from louver.buckets.policy import pool_name
+from louver_provider.buckets.pools import Change, FoundPool, plan_pools
+from louver_provider.buckets.routes import DEFAULT_POOL
+from louver_provider.buckets.settings import BucketSettings
 from louver_provider.doctor.findings import Finding, some
-from louver_provider.pools import Change, FoundPool, plan_pools
 
 __all__ = [
     "Waiting",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from louver.clock import Clock, SystemClock
 from louver.errors import LouverError, describe
-from louver_provider.bucket_settings import BucketSettings, load_bucket_settings
+from louver_provider.buckets.settings import BucketSettings, load_bucket_settings
 from louver_provider.doctor.findings import Finding
 
 __all__ = ["examine"]
@@ -49,9 +49,9 @@ def examine(*, clock: Clock | None = None) -> Iterator[Finding]:
         yield from check_clocks(own, reports)
 
     def buckets() -> Iterator[Finding]:
+        from louver_provider.buckets.pools import read_pools
         from louver_provider.doctor import buckets as checks
         from louver_provider.doctor.queues import in_one_place, served_queues
-        from louver_provider.pools import read_pools
 
         found, waiting = read_pools(), checks.read_waiting()
         yield from checks.check_default_pool(found)

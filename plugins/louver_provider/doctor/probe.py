@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from louver_provider.bucket_routes import DEFAULT_POOL, BucketRouter
+from louver_provider.buckets.routes import DEFAULT_POOL, BucketRouter
 
 __all__ = ["probe_policy"]
 
@@ -28,7 +28,7 @@ def probe_policy(*, now: datetime) -> str | None:
     from airflow import settings
 
     from louver.errors import LouverError
-    from louver_provider.bucket_settings import load_bucket_settings
+    from louver_provider.buckets.settings import load_bucket_settings
     from louver_provider.cluster_policies import installed
 
     try:

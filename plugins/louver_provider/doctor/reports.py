@@ -133,7 +133,7 @@ def _read(at: datetime, extra: str | None) -> Report | None:
 
 def fingerprints() -> dict[str, str]:
     """A hash of each setting that all components must agree on."""
-    from louver_provider.bucket_settings import OPTIONS
+    from louver_provider.buckets.settings import OPTIONS
 
     found = {
         f"[louver] {option}": _of(lambda option=option: conf.get("louver", option, fallback=OPTIONS[option]))

@@ -1,4 +1,4 @@
-"""Listener for runs that begin to run: see :mod:`louver_provider.bucket_runs`."""
+"""Listener for runs that begin to run: see :mod:`louver_provider.buckets.runs`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def on_dag_run_running(dag_run: Any) -> None:
         router = installed()
         if router is None:
             return
-        from louver_provider.bucket_runs import run_started
+        from louver_provider.buckets.runs import run_started
 
         run_started(router, dag_run)
     except Exception as error:

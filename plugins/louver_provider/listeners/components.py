@@ -28,7 +28,7 @@ def on_starting(component: Any) -> None:
         start_embedded()
     except Exception as error:
         log.error("louver: the embedded reconciler is off: %s", error)
-    from louver_provider.bucket_start import scheduler_starts
+    from louver_provider.buckets.start import scheduler_starts
 
     scheduler_starts()
     from louver_provider.preload import preload

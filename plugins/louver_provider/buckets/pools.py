@@ -18,8 +18,8 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from louver.buckets import pool_name
-from louver_provider.bucket_settings import BucketSettings
+from louver.buckets.policy import pool_name
+from louver_provider.buckets.settings import BucketSettings
 
 __all__ = [
     "BucketPool",

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from louver.buckets import MOST_BUCKETS
+from louver.buckets.policy import MOST_BUCKETS
 from louver.errors import ConfigurationError
 
 __all__ = ["BucketSlots"]

@@ -21,12 +21,12 @@ def scheduler_starts() -> None:
 
 
 def _provision() -> None:
-    from louver_provider.bucket_settings import load_bucket_settings
+    from louver_provider.buckets.settings import load_bucket_settings
 
     settings = load_bucket_settings()
     if settings is None or not settings.provision:
         return
-    from louver_provider.pools import Change, apply_pools, plan_pools, read_pools
+    from louver_provider.buckets.pools import Change, apply_pools, plan_pools, read_pools
 
     # Only these: a pool that is there has perhaps been changed by hand, and this start is not about it.
     missing = [pool for pool in plan_pools(settings, read_pools()) if pool.change is Change.CREATE]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from louver.buckets import key_digest, key_text
+from louver.buckets.policy import key_digest, key_text
 from louver.errors import ConfigurationError, ValueRefused
 
 __all__ = ["BUCKET_REFERENCE", "BucketKeys", "KeyRule"]

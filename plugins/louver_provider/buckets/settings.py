@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from airflow.configuration import conf
 
-from louver.bucket_keys import BucketKeys
-from louver.bucket_owners import BucketOwners
-from louver.bucket_slots import BucketSlots
-from louver.buckets import BucketPolicy
+from louver.buckets.keys import BucketKeys
+from louver.buckets.owners import BucketOwners
+from louver.buckets.policy import BucketPolicy
+from louver.buckets.slots import BucketSlots
 from louver.errors import ConfigurationError
 
 __all__ = ["OPTIONS", "BucketSettings", "load_bucket_settings", "require_bucket_settings"]

@@ -13,8 +13,8 @@ from typing import Any
 
 from airflow.configuration import conf as airflow_conf
 
-from louver.buckets import pool_name
-from louver_provider.bucket_settings import BucketSettings
+from louver.buckets.policy import pool_name
+from louver_provider.buckets.settings import BucketSettings
 
 __all__ = ["DEFAULT_POOL", "BucketRouter", "Route"]
 

@@ -13,7 +13,7 @@ import json
 from typing import Any
 
 from louver.errors import ValueRefused
-from louver_provider.bucket_routes import BucketRouter, Route
+from louver_provider.buckets.routes import BucketRouter, Route
 
 __all__ = ["NOT_OWNED", "REFUSED", "run_started"]
 
@@ -58,7 +58,7 @@ def _provide(session: Any, router: BucketRouter, route: Route) -> None:
     from airflow.models.pool import Pool
     from sqlalchemy import select
 
-    from louver_provider.pools import make_pools
+    from louver_provider.buckets.pools import make_pools
 
     names = [one.pool for one in router.routes]
     _SEEN_POOLS.update(session.scalars(select(Pool.pool).where(Pool.pool.in_(names))))

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from louver.errors import ConfigurationError
-from louver_provider.bucket_routes import BucketRouter, Route
+from louver_provider.buckets.routes import BucketRouter, Route
 
 __all__ = ["check_submission", "submitted_conf"]
 

@@ -1,0 +1,1 @@
+"""Buckets in Airflow: routes to pools and queues, refusals at intake, pools, and who waits."""
