@@ -255,11 +255,17 @@ class LouverClient:
         open_ones = [errand for errand in errands if errand.reply is None]
         if not open_ones:
             return
-        commands = {command.command_id: command for command in self.ledger.list_commands(run)}
+        # Tasks first: who obeys closes the command with it, so that a task which has moved on by a command
+        # is never beside one that looks open.
         tasks = {record.key: record for record in self.ledger.list_tasks(run)}
+        commands = {command.command_id: command for command in self.ledger.list_commands(run)}
         for errand in open_ones:
             errand.command = commands.get(errand.command.command_id, errand.command)
-            errand.reply = self._reply(errand, tasks.get(errand.key), patient=patient)
+            if errand.command.closed_at is None:
+                record = tasks.get(errand.key)
+            else:
+                record = self.ledger.get_task(errand.key)
+            errand.reply = self._reply(errand, record, patient=patient)
 
     def _reply(self, errand: _Errand, record: TaskRecord | None, *, patient: bool) -> Reply | None:
         """What became of it; None where that is still to be seen."""
@@ -267,6 +273,9 @@ class LouverClient:
         if command.closed_at is not None:
             return _reply(errand, record, _ended(command), command.outcome)
         verb = command.verb
+        if record is not None and record.state.terminal:
+            # It has ended meanwhile; whoever saw to that closes the command as well.
+            return None
         if _is_parked(record) and verb is not Verb.PAUSE:
             return self._deliver(errand, record, patient=patient)
         if not _is_held(record) and verb is not Verb.RESUME:

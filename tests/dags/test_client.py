@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from support.airflow_rows import AirflowRows
@@ -66,6 +67,27 @@ class Meanwhile(FixedClock):
         super().sleep(duration)
         if self.happens:
             self.happens.pop(0)()
+
+
+class Between:
+    """A ledger in which something happens once a command was read as open, or its task before it."""
+
+    def __init__(self, ledger: Ledger, happens: Callable[[], None]) -> None:
+        self._ledger = ledger
+        self._happens: list[Callable[[], None]] = [happens]
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._ledger, name)
+        if name not in ("list_tasks", "list_commands"):
+            return found
+
+        def read(run: RunKey, **given: Any) -> Any:
+            rows = found(run, **given)
+            if self._happens and not given and self._ledger.list_commands(run):
+                self._happens.pop()()
+            return rows
+
+        return read
 
 
 class Stage:
@@ -175,6 +197,34 @@ def test_a_stop_without_waiting_says_that_its_process_will_see_it(stage: Stage) 
     assert stage.ask(Verb.STOP, wait=False).became is Became.UNCONFIRMED
     assert stage.now == before
     assert stage.ask(Verb.STOP).became is Became.REFUSED
+
+
+def test_what_its_process_does_between_two_reads_is_done(stage: Stage) -> None:
+    """On a real Airflow: told as recorded, for a step that had just been stopped by it."""
+    token = stage.running()
+    stopping = Change(to=TaskState.STOPPING, trigger="user:stop")
+    stopped = Change(to=TaskState.STOPPED, trigger="runtime:stop_confirmed")
+
+    def obey() -> None:
+        stage.obeys(token, stopping, stopped, outcome="stopped")
+
+    stage.client = replace(stage.client, ledger=cast("Ledger", Between(stage.ledger, obey)))
+
+    reply = stage.ask(Verb.STOP)
+
+    assert (reply.became, reply.state, reply.detail) == (Became.DONE, TaskState.STOPPED, "stopped")
+
+
+def test_a_step_that_ended_by_itself_is_not_said_to_begin(stage: Stage) -> None:
+    token = stage.running()
+    succeeded = Change(to=TaskState.SUCCEEDED, trigger="runtime:completed")
+
+    def end() -> None:
+        stage.ledger.advance(token, succeeded, now=stage.now)
+
+    stage.client = replace(stage.client, ledger=cast("Ledger", Between(stage.ledger, end)))
+
+    assert stage.ask(Verb.STOP, seconds=1).became is Became.UNCONFIRMED
 
 
 def test_a_parked_step_is_woken_and_what_it_does_is_waited_for(stage: Stage) -> None:
