@@ -13,6 +13,7 @@ from support.postgres import AWKWARD, sql
 
 from louver.errors import ConfigurationError, LedgerClosed, LedgerSchemaError
 from louver.ledger import open_ledger
+from louver.ledger.sql.postgres import connections
 from louver.ledger.sql.schema import upgrade
 from louver.ledger.sql.tables import METADATA, VERSION_TABLE
 from louver.testing import CHECKS, run_contract
@@ -305,9 +306,11 @@ def test_close_leaves_no_session_behind(postgres):
     await_(lambda: not postgres.sessions(role))
 
 
+@pytest.mark.parametrize(("borrows", "form"), [(0, "EXECUTE {}"), (99, "/* {} */")], ids=["held", "borrowed"])
 def test_a_frequent_decision_is_one_statement_and_nobody_asks_first_whether_the_server_is_there(
-    postgres, opening
+    postgres, opening, monkeypatch, borrows, form
 ):
+    monkeypatch.setattr(connections, "_BORROWS", borrows)
     role = postgres.fresh_role()
     postgres.execute(f"ALTER ROLE {role.name} SET log_statement = 'all'")
     url = postgres.fresh_schema(role=role)
@@ -319,7 +322,7 @@ def test_a_frequent_decision_is_one_statement_and_nobody_asks_first_whether_the_
     scene.committed(token, "second")
 
     told = [line for line in postgres.log()[before:].splitlines() if "LOG:  statement:" in line]
-    assert [line.partition("statement: ")[2].split(" (")[0] for line in told] == [
-        "EXECUTE louver_begin_effect",
-        "EXECUTE louver_commit_effect",
+    assert [line.partition("statement: ")[2].split("(")[0].rstrip() for line in told] == [
+        form.format("louver_begin_effect").rstrip(),
+        form.format("louver_commit_effect").rstrip(),
     ]

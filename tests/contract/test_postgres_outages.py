@@ -12,6 +12,7 @@ from louver.errors import LedgerUnavailable, LouverError
 from louver.ledger import open_ledger
 from louver.ledger.names import EffectState
 from louver.ledger.requests import EventOutcome
+from louver.ledger.sql.postgres import connections
 from louver.ledger.sql.schema import upgrade
 from louver.states import TaskState
 from louver.testing.scene import COMPLETED, PARKED, Scene
@@ -273,15 +274,34 @@ def accept_event(scene, token):
 @pytest.mark.parametrize(
     ("decide", "marker"),
     [
-        (begin_effect, b"EXECUTE louver_begin_effect"),
-        (commit_effect, b"EXECUTE louver_commit_effect"),
-        (advance, b"EXECUTE louver_advance"),
-        (complete, b"EXECUTE louver_complete"),
-        (save_checkpoint, b"EXECUTE louver_save_checkpoint"),
-        (accept_event, b"INSERT INTO louver_payload"),
-        (accept_event, b"COMMIT\0"),
+        (begin_effect, b"louver_begin_effect"),
+        (commit_effect, b"louver_commit_effect"),
+        (advance, b"louver_advance"),
+        (complete, b"louver_complete"),
+        (save_checkpoint, b"louver_save_checkpoint"),
     ],
-    ids=["begin", "commit", "advance", "complete", "checkpoint", "event", "COMMIT"],
+    ids=["begin", "commit", "advance", "complete", "checkpoint"],
+)
+@pytest.mark.parametrize(
+    ("borrows", "form"), [(0, b"EXECUTE %b"), (99, b"/* %b */")], ids=["held", "borrowed"]
+)
+def test_a_lost_connection_loses_no_frequent_decision(
+    scene, proxy, monkeypatch, decide, marker, what, borrows, form
+):
+    monkeypatch.setattr(connections, "_BORROWS", borrows)
+    token = scene.launch()
+    proxy.lose(what, of=form % marker)
+
+    decide(scene, token)
+
+    assert proxy.losses == 1
+
+
+@pytest.mark.parametrize("what", list(Lost), ids=str)
+@pytest.mark.parametrize(
+    ("decide", "marker"),
+    [(accept_event, b"INSERT INTO louver_payload"), (accept_event, b"COMMIT\0")],
+    ids=["event", "COMMIT"],
 )
 def test_a_lost_connection_changes_neither_the_answer_nor_what_is_written(scene, proxy, decide, marker, what):
     token = scene.launch()

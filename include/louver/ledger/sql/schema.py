@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from threading import Lock
 
-from sqlalchemy import Connection, Text, column, false, func, inspect, select, table, update
+from sqlalchemy import Connection, func, inspect, select
 from sqlalchemy.exc import DBAPIError
 
 from louver.errors import LedgerSchemaError, LedgerUnavailable
@@ -23,7 +23,8 @@ HEAD = "0004"
 MIGRATIONS = Path(__file__).parent / "migrations"
 """Alembic's script directory."""
 
-_VERSIONS = table(VERSION_TABLE, column("version_num", Text()))
+# As text, like all else that every process asks (see `.texts`).
+_REVISION = f"SELECT version_num FROM {VERSION_TABLE}"
 
 _ADVISORY_LOCK = 0x6C6F75766572  # "louver"; any number that nobody else takes
 
@@ -38,10 +39,16 @@ def prepare(engines: Engines, *, keys: SigningKeys) -> None:
     :param keys: of the ledger.
     :raises LedgerSchemaError: where it is older, newer or unknown, or cannot be made.
     """
-    with engines.begin() as connection:
-        revision = _revision(connection)
-        if revision is not None:
-            _refuse_read_only(connection)
+    try:
+        with engines.begin() as connection:
+            # Without looking for the table first: that takes as long as all else that a process asks here.
+            revision = _recorded(connection)
+            if revision is not None:
+                _refuse_read_only(connection)
+    except DBAPIError as error:
+        if not _lacks_table(error):
+            raise
+        revision = None
     if revision is None:
         migrate(engines, keys=keys)
     elif revision != HEAD:
@@ -105,10 +112,9 @@ def migrate(engines: Engines, *, keys: SigningKeys) -> None:
 def _revision(connection: Connection) -> str | None:
     """The revision of the database; None where it holds no ledger yet."""
     inspector = inspect(connection)
-    if inspector.has_table(VERSION_TABLE):
-        found = connection.execute(select(_VERSIONS.c.version_num)).scalars().all()
-        if found:
-            return ", ".join(sorted(found))
+    found = _recorded(connection) if inspector.has_table(VERSION_TABLE) else None
+    if found is not None:
+        return found
     if any(inspector.has_table(name) for name in METADATA.tables):
         raise LedgerSchemaError(
             f"ledger {place_of(connection.engine.url)}: it has tables but no revision; "
@@ -117,12 +123,22 @@ def _revision(connection: Connection) -> str | None:
     return None
 
 
+def _recorded(connection: Connection) -> str | None:
+    """What the table of revisions holds; None where it is empty."""
+    found = connection.exec_driver_sql(_REVISION).scalars().all()
+    return ", ".join(sorted(found)) or None
+
+
+def _lacks_table(error: DBAPIError) -> bool:
+    return getattr(error.orig, "pgcode", None) == "42P01" or "no such table" in str(error.orig)
+
+
 def _refuse_read_only(connection: Connection) -> None:
     """Have a database that cannot be written say so now, not in the middle of a run."""
     if connection.dialect.name == "sqlite":
         # Changes nothing, but asks for the right to write; BEGIN IMMEDIATE on a read-only file does not.
-        connection.execute(update(_VERSIONS).where(false()).values(version_num=HEAD))
-    elif connection.execute(select(func.current_setting("transaction_read_only"))).scalar() == "on":
+        connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = NULL WHERE false")
+    elif connection.exec_driver_sql("SHOW transaction_read_only").scalar() == "on":
         raise LedgerUnavailable(
             f"ledger {place_of(connection.engine.url)}: the server is read-only; "
             "name the primary, not a standby"

@@ -1,4 +1,4 @@
-"""Prepared statements, each its own transaction, on a connection that the thread holds."""
+"""Statements that are each a transaction: on borrowed connections at first, later prepared on one's own."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ from louver.ledger.sql.postgres.statements import Statement
 __all__ = ["Answer", "Prepared"]
 
 log = logging.getLogger(__name__)
+
+# Most processes live one step, and ask little. To them a connection of their own would cost more than all
+# that they ask on it, and so would preparing what they ask once.
+_BORROWS = 16
 
 # A pooler between us and the server may hand each transaction to another server connection.
 _POOLER = {errorcodes.INVALID_SQL_STATEMENT_NAME, errorcodes.DUPLICATE_PREPARED_STATEMENT}
@@ -61,8 +65,9 @@ class Prepared:
     """
     Runs statements in autocommit: a round trip each, and no other.
 
-    A connection is not asked whether it still lives before it is used; where it does not, the caller is told
-    that the answer is lost and finds out by the common path what became of the statement.
+    A thread that has asked a few times holds a connection from then on, and has the statements prepared
+    there. No connection is asked whether it still lives before it is used; where it does not, the caller is
+    told that the answer is lost and finds out by the common path what became of the statement.
 
     :param engines: where connections come from.
     """
@@ -86,12 +91,12 @@ class Prepared:
         """
         held: _Held | None = getattr(self._own, "held", None)
         if held is None or held.process != os.getpid() or held.connection.closed:
+            if self._is_new_here():
+                return self._borrow(statement, values)
             try:
                 held = self._own.held = _Held(self._engines)
             except Exception as error:
-                # Not begun, so nothing is written; the common path says what is wrong with the server.
-                log.debug("no connection: %s", type(error).__name__)
-                return Answer.NOTHING
+                return _not_begun(error)
             self._all.add(held)
         try:
             self._execute(held, statement, values)
@@ -101,10 +106,40 @@ class Prepared:
             if error.pgcode in _POOLER:
                 log.info("prepared statements are not kept between transactions here; doing without")
                 self._prepares = False
-            if held.connection.closed or error.pgcode is None:
+            if _is_lost(held.connection, error):
                 held.close()
                 return Answer.LOST
             return Answer.NOTHING
+
+    def _is_new_here(self) -> bool:
+        """Whether this thread has asked little so far."""
+        process, asked = getattr(self._own, "asked", (None, 0))
+        asked = asked + 1 if process == os.getpid() else 1
+        self._own.asked = (os.getpid(), asked)
+        return asked <= _BORROWS
+
+    def _borrow(self, statement: Statement, values: Mapping[str, Any]) -> list[tuple[Any, ...]] | Answer:
+        """Run it unprepared, on a connection of the pool."""
+        try:
+            pooled = self._engines.current.raw_connection()
+        except Exception as error:
+            return _not_begun(error)
+        connection: Any = pooled.driver_connection
+        try:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
+                cursor.execute(statement.unprepared, values)
+                rows: list[tuple[Any, ...]] = cursor.fetchall()
+                return rows
+        except psycopg2.Error as error:
+            if _is_lost(connection, error):
+                pooled.invalidate()
+                return Answer.LOST
+            return Answer.NOTHING
+        finally:
+            if not connection.closed:
+                connection.autocommit = False
+            pooled.close()
 
     def _execute(self, held: _Held, statement: Statement, values: Mapping[str, Any]) -> None:
         if not self._prepares:
@@ -114,3 +149,13 @@ class Prepared:
             held.cursor.execute(statement.prepare)
             held.prepared.add(statement.name)
         held.cursor.execute(statement.execute, [values[name] for name in statement.parameters])
+
+
+def _is_lost(connection: Any, error: psycopg2.Error) -> bool:
+    return bool(connection.closed) or error.pgcode is None
+
+
+def _not_begun(error: Exception) -> Answer:
+    """Nothing is written; the common path says what is wrong with the server."""
+    log.debug("no connection: %s", type(error).__name__)
+    return Answer.NOTHING

@@ -87,9 +87,11 @@ class Statement:
         body = _PARAMETER.sub(lambda found: numbers[found.group(1)], text)
         self.prepare = f"PREPARE {self.name} ({declared}) AS {body}"
         self.execute = f"EXECUTE {self.name} ({', '.join(['%s'] * len(self.parameters))})"
-        self.unprepared = _PARAMETER.sub(
+        unprepared = _PARAMETER.sub(
             lambda found: f"%({found.group(1)})s::{known[found.group(1)]}", text.replace("%", "%%")
         )
+        # So that who looks at the server sees what it is doing.
+        self.unprepared = f"/* {self.name} */ {unprepared}"
 
 
 def values_of(record: Record, prefix: str) -> dict[str, Any]:
