@@ -1,6 +1,6 @@
 # Thin: every target calls a script, and every script sets up what it needs by itself.
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test unit lint bench-ledger bench-buckets bench-control
+.PHONY: help demo up down test unit lint bench-ledger bench-buckets bench-control bench-tenants
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -31,3 +31,6 @@ bench-control: ## what control costs, on a real Airflow (10 minutes); ARGS="--qu
 
 bench-buckets: ## what routing into buckets costs Airflow (10 minutes); ARGS="--quick" tries it
 	@scripts/bench-buckets $(ARGS)
+
+bench-tenants: ## how long tenants wait beside a noisy one (12 minutes); ARGS="--quick" tries it
+	@scripts/bench-tenants $(ARGS)

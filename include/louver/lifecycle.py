@@ -30,6 +30,7 @@ from louver.ledger.names import TaskKey
 from louver.ledger.records import RunRecord
 from louver.ledger.requests import OpenedTask, RunStart
 from louver.observations import Observations
+from louver.permits import PermitSettings, StepPermit
 from louver.policies import RetryDecision, RetryPolicy, decide_retry
 from louver.ports import Interrupted, Liveness, Places, StepLog, StepRuntime, tell_transition
 from louver.retry_budgets import RetryBudget
@@ -75,7 +76,9 @@ class TaskCall:
     :param any_definition: live it even where the definition has changed under the run: what undoes a run
         works from what was recorded.
     :param supervised: people may pause and stop it; not so a task that undoes a run (semantics section 4).
-    :param resources: what it shares with others, by name, to units; its retries draw on their budgets.
+    :param resources: what it shares with others, by name, to units: it waits for a permit where they have
+        limits, and its retries draw on their budgets.
+    :param priority: who has more goes first at a resource.
     """
 
     key: TaskKey
@@ -89,6 +92,7 @@ class TaskCall:
     any_definition: bool = False
     supervised: bool = True
     resources: Mapping[str, int] = field(default_factory=dict)
+    priority: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +126,7 @@ class Lifecycle:
         to be tried again); None where the exception is no such request.
     :param budgets: retry budgets, by resource (:mod:`louver.retry_budgets`).
     :param places: where attempts may keep files.
+    :param permits: limits of resources.
     """
 
     def __init__(
@@ -136,8 +141,10 @@ class Lifecycle:
         watch: Callable[[Supervision], AbstractContextManager[None]] | None = None,
         budgets: Mapping[str, RetryBudget] | None = None,
         places: Places | None = None,
+        permits: PermitSettings | None = None,
     ) -> None:
         self._budgets = budgets or {}
+        self._permits = permits or PermitSettings()
         self._places = places
         self._request_in = request_in
         self._control = control or ControlSettings()
@@ -153,6 +160,7 @@ class Lifecycle:
 
         :raises Superseded: where another process holds the task.
         :raises Parked: where it waits for a person now; the ledger has recorded that.
+        :raises Waits: where it waits for a resource now; likewise.
         :raises LedgerError: where the ledger fails; nothing is decided then (row T13).
         """
         run = self._ledger.open_run(call.start, now=self._clock.now())
@@ -186,7 +194,11 @@ class Lifecycle:
                 f"{call.key} is {opened.record.state} already; clear it to run it again"
             )
             return Closing(state=opened.record.state, error=error)
-        return self._run(call, run, runtime, supervision, opened)
+        permit = StepPermit(runtime, call.resources, priority=call.priority, settings=self._permits)
+        try:
+            return self._run(call, run, runtime, supervision, opened, permit)
+        finally:
+            permit.give_back()
 
     def _supervise(self, call: TaskCall, opened: OpenedTask) -> Supervision:
         return Supervision(
@@ -203,7 +215,9 @@ class Lifecycle:
 
     def _ran_before(self, call: TaskCall, opened: OpenedTask) -> timedelta:
         """Running time of this attempt in earlier sessions: parks end a session and are no running time."""
-        if call.timeouts.attempt is None or opened.entry is not Entry.RESUME:
+        # One that waited for a resource may have run before it was paused, and is no resume.
+        goes_on = opened.entry is Entry.RESUME or _from_blocked(opened)
+        if call.timeouts.attempt is None or not goes_on:
             return timedelta(0)
         key = call.key
         rows = [
@@ -221,6 +235,7 @@ class Lifecycle:
         runtime: StepRuntime,
         supervision: Supervision,
         opened: OpenedTask,
+        permit: StepPermit,
     ) -> Closing:
         told = Observations(runtime)
         entry, failures = opened.entry, opened.record.failures
@@ -234,9 +249,10 @@ class Lifecycle:
                 _check_definition(run, call.start)
             if call.prepare is not None:
                 call.prepare(runtime)
+            permit.take(told)
             told.tell(Change(to=TaskState.RUNNING, trigger="executor:launched"))
             supervision.running()
-            with self._watch(supervision) if self._watch else nullcontext():
+            with permit.kept_alive(), self._watch(supervision) if self._watch else nullcontext():
                 value = call.body(runtime)
             if supervision.overrun is not None:
                 # It was told and went on; what came out too late is no result.
@@ -297,6 +313,10 @@ class Lifecycle:
         change = _failure(decision, error)
         told.tell(change)
         return Closing(state=change.to, error=error, delay=decision.delay)
+
+
+def _from_blocked(opened: OpenedTask) -> bool:
+    return any(row.from_state is TaskState.BLOCKED for row in opened.transitions)
 
 
 def _honour_intentions(supervision: Supervision) -> None:

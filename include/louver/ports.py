@@ -14,7 +14,7 @@ from typing import Protocol
 from louver.clock import Clock
 from louver.ledger.contract import Ledger
 from louver.ledger.names import Token
-from louver.ledger.records import ApprovalRecord, CommandRecord, TransitionRecord
+from louver.ledger.records import ApprovalRecord, CommandRecord, PermitRecord, TransitionRecord
 from louver.ledger.requests import Progress
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "StepLog",
     "StepRuntime",
     "Supervised",
+    "Waits",
     "tell_transition",
 ]
 
@@ -133,3 +134,17 @@ class Parked(BaseException):
         what = f"approval {request.request_id}" if request is not None else "a resume"
         task = request.task if request is not None else pause.task if pause is not None else ""
         super().__init__(f"{task} waits for {what}")
+
+
+class Waits(BaseException):
+    """
+    The task waits for what others have of a resource, its slot given back; its process ends here.
+
+    A ``BaseException``, as :class:`Parked` is. The ledger has recorded it already.
+
+    :param permit: its place in the line.
+    """
+
+    def __init__(self, permit: PermitRecord) -> None:
+        self.permit = permit
+        super().__init__(f"{permit.task} waits for {', '.join(permit.units)}")

@@ -3,19 +3,20 @@ What steps share outside of Airflow, by name: a provider's interface, a database
 
 A step says which of them it uses and how much of each (``resources={"payments-api": 1}``). Retry budgets
 (:mod:`louver.retry_budgets`) go by the names alone, each retry being one. The units are for what takes so
-much at a time: semaphores and rate limits (semantics section 7), which have their place here.
+much at a time: semaphores and rate limits (:mod:`louver.semaphores`).
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from louver.errors import DefinitionError
+from louver.errors import ConfigurationError, DefinitionError
 
-__all__ = ["problem_with", "resources_in"]
+__all__ = ["by_resource", "problem_with", "resources_in"]
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", re.ASCII)
 
@@ -53,3 +54,36 @@ def resources_in(value: Any, *, node: str) -> Mapping[str, int]:
                 f"must be a whole number from 1 to {_MOST}", node=node, attribute=f"resources.{name}"
             )
     return MappingProxyType(dict(value))
+
+
+def by_resource(text: str, *, example: str) -> Mapping[str, Any]:
+    """
+    What a setting says of each resource, read from JSON strictly.
+
+    :param text: empty for nothing.
+    :param example: one that could stand there, for errors.
+    :raises ConfigurationError: where it is no JSON object, or a name in it cannot be, or stands twice.
+    """
+    if not text.strip():
+        return MappingProxyType({})
+    try:
+        content = json.loads(text, object_pairs_hook=_members)
+    except RecursionError:
+        raise ConfigurationError("it is nested too deeply") from None
+    except ValueError as error:
+        raise ConfigurationError(f"it is not JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise ConfigurationError(f"it must be a JSON object, as {example}")
+    for name in content:
+        problem = problem_with(name)
+        if problem is not None:
+            raise ConfigurationError(problem)
+    return MappingProxyType(content)
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigurationError(f"{name[:80]!r} stands twice")
+    return dict(pairs)

@@ -14,7 +14,6 @@ Sources of the rule: "Addressing Cascading Failures" in the SRE book (budgets fo
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from types import MappingProxyType
 from typing import Any
 
 from louver.errors import ConfigurationError
-from louver.resources import problem_with
+from louver.resources import by_resource
 
 __all__ = ["Account", "Draw", "Rate", "RetryBudget", "Share", "WhenEmpty", "draw", "parse_retry_budgets"]
 
@@ -218,31 +217,11 @@ def parse_retry_budgets(text: str) -> Mapping[str, RetryBudget]:
     :returns: by resource.
     :raises ConfigurationError: naming the resource and what is wrong with it.
     """
-    if not text.strip():
-        return MappingProxyType({})
-    try:
-        content = json.loads(text, object_pairs_hook=_members)
-    except RecursionError:
-        raise ConfigurationError("it is nested too deeply") from None
-    except ValueError as error:
-        raise ConfigurationError(f"it is not JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise ConfigurationError('it must be a JSON object, as {"payments-api": "20/min"}')
-    return MappingProxyType({name: _budget(name, value) for name, value in content.items()})
-
-
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = [name for name, _ in pairs]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigurationError(f"{name[:80]!r} stands twice")
-    return dict(pairs)
+    said = by_resource(text, example='{"payments-api": "20/min"}')
+    return MappingProxyType({name: _budget(name, value) for name, value in said.items()})
 
 
 def _budget(resource: str, value: Any) -> RetryBudget:
-    problem = problem_with(resource)
-    if problem is not None:
-        raise ConfigurationError(problem)
     given = {"rate": value} if isinstance(value, str) else value
     if not isinstance(given, dict):
         raise ConfigurationError(f'{resource}: must be a rate as "20/min", or an object with "rate"')

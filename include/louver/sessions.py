@@ -187,10 +187,12 @@ def _continue(held: TaskRecord) -> Opening:
         )
         again = replace(held, losses=losses)
         return Opening(entry=Entry.START, record=again, changes=[lost, *_to_starting(TaskState.RETRY_WAIT)])
-    return Opening(entry=Entry.START, record=held, changes=_to_starting(state))
+    # Blocked in an attempt that has begun, it waited for a resource: its code is still to be launched.
+    anew = state is not TaskState.BLOCKED or held.attempt == 0
+    return Opening(entry=Entry.START, record=held, changes=_to_starting(state, anew=anew))
 
 
-def _to_starting(state: TaskState) -> list[Change]:
+def _to_starting(state: TaskState, *, anew: bool = True) -> list[Change]:
     changes = []
     if state in (TaskState.PENDING, TaskState.BLOCKED):
         # Airflow tells nobody when it queues a task: the time is known by its bounds alone.
@@ -203,7 +205,7 @@ def _to_starting(state: TaskState) -> list[Change]:
         )
     elif state is TaskState.RETRY_WAIT:
         changes.append(Change(to=TaskState.QUEUED, trigger="policy:retry_due", precision=Precision.BOUNDED))
-    changes.append(Change(to=TaskState.STARTING, trigger="scheduler:dispatch", begins_attempt=True))
+    changes.append(Change(to=TaskState.STARTING, trigger="scheduler:dispatch", begins_attempt=anew))
     return changes
 
 

@@ -129,6 +129,7 @@ class StepCalls:
             resume=resume,
             timeouts=node.timeouts,
             resources=node.resources,
+            priority=node.priority if isinstance(node, Step) else 1,
         )
 
     def _check_ground(self, node: Node, runtime: StepRuntime) -> None:

@@ -76,6 +76,30 @@ def get_provider_info() -> dict[str, Any]:
                         " waits for it, or with when_empty fail is not made. Every worker needs the same.",
                         default="",
                     ),
+                    "resources": _option(
+                        "What resources take, over all Dags and workers, as JSON: how much at a time, how"
+                        ' much may begin in a time, or both: {"payments-api": {"limit": 4, "rate": "50/min"},'
+                        ' "licence": 1, "search": "5/s"}. Steps name their resources; one that finds nothing'
+                        " free waits without a slot. Every component needs the same.",
+                        default="",
+                    ),
+                    "resource_lease": _option(
+                        "Seconds after which what a step had of a resource is free again, where its process"
+                        " has died. It renews it three times as often.",
+                        kind="float",
+                        default="60.0",
+                    ),
+                    "grant_ttl": _option(
+                        "Seconds that a step whose turn at a resource has come may take to begin; then it is"
+                        " the next one's turn.",
+                        kind="float",
+                        default="120.0",
+                    ),
+                    "resource_interval": _option(
+                        "Seconds between two looks of a triggerer at who has a turn.",
+                        kind="float",
+                        default="1.0",
+                    ),
                     "artifact_dir": _option(
                         "Absolute path of the directory below which every attempt of a step has one of its"
                         " own, ctx.artifact_dir. Empty means louver_artifacts in AIRFLOW_HOME.",

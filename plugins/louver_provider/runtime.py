@@ -20,6 +20,7 @@ from airflow.sdk.exceptions import (
     AirflowSkipException,
     AirflowTaskTerminated,
     TaskAwaitingInput,
+    TaskDeferred,
 )
 from airflow.sdk.execution_time.hitl import HITLUser, upsert_hitl_detail
 
@@ -32,7 +33,7 @@ from louver.ledger.names import RunKey, TaskKey
 from louver.ledger.requests import RunStart
 from louver.lifecycle import Closing, Lifecycle, TaskCall
 from louver.liveness import LocalProcesses
-from louver.ports import Interrupted, Parked
+from louver.ports import Interrupted, Parked, Waits
 from louver.sessions import Change, Claim
 from louver.states import FailureKind, Source, TaskState
 from louver.steps import ParkAnswer, run_start
@@ -41,12 +42,16 @@ from louver_provider.current import remember_step
 from louver_provider.hooks.ledger import get_ledger
 from louver_provider.pause_form import PAUSE_OPTIONS, describe_pause, verb_of
 from louver_provider.settings import load_settings
+from louver_provider.triggers.permits import PermitTrigger
 from louver_provider.watch import watching
 
 __all__ = ["LouverRetryPolicy", "RetryLater", "StepProcess", "answer_from_event", "request_in"]
 
 RESUME_METHOD = "louver_resume"
 """The operator's method that Airflow calls after a park."""
+
+ENTER_METHOD = "louver_enter"
+"""The operator's method that Airflow calls after it waited for a resource."""
 
 
 class RetryLater(AirflowException):
@@ -160,6 +165,7 @@ class StepProcess:
                 watch=watching(control.control_interval),
                 budgets=settings.retry_budgets,
                 places=settings.artifacts,
+                permits=settings.permits,
             ),
             log=log,
             task_instance_id=ti.id,
@@ -175,6 +181,7 @@ class StepProcess:
 
         :returns: the result, where it succeeded.
         :raises TaskAwaitingInput: where it has parked.
+        :raises TaskDeferred: where it waits for a resource.
         :raises RetryLater: where it is tried again.
         :raises AirflowSkipException: where it was cancelled or skipped.
         :raises AirflowFailException: where it ended in any other way; Airflow does not try again.
@@ -183,13 +190,23 @@ class StepProcess:
         try:
             closing = self.lifecycle.live(call)
         except Parked as parked:
-            park = self._ask(parked)
+            signal: BaseException = self._ask(parked)
             # Outside the handler, so that the signal does not carry the other one along.
+        except Waits:
+            signal = self._defer()
         except Interrupted:
             raise AirflowTaskTerminated(f"{self.key.task_id} was ended by SIGTERM") from None
         else:
             return self._close(closing)
-        raise park
+        raise signal
+
+    def _defer(self) -> TaskDeferred:
+        """Wait without a slot. Nothing is handed over: whose turn it is stands in the ledger."""
+        key = self.key
+        trigger = PermitTrigger(
+            dag_id=key.dag_id, run_id=key.run_id, task=key.task_id, map_index=key.map_index
+        )
+        return TaskDeferred(trigger=trigger, method_name=ENTER_METHOD)
 
     def _ask(self, parked: Parked) -> TaskAwaitingInput:
         request, pause = parked.request, parked.pause

@@ -14,7 +14,9 @@ from airflow.configuration import AIRFLOW_HOME, conf
 
 from louver.artifacts import Artifacts
 from louver.errors import ConfigurationError
+from louver.permits import PermitSettings
 from louver.retry_budgets import RetryBudget, parse_retry_budgets
+from louver.semaphores import PermitTerms, parse_resources
 from louver.signing import SigningKeys
 from louver.supervision import ControlSettings
 
@@ -46,6 +48,7 @@ class Settings:
     :param reconcile_interval: the pause between two of its rounds.
     :param max_value_bytes: larger values are refused before anything of them is written.
     :param retry_budgets: by resource; empty where nothing is said.
+    :param permits: limits of resources; none where nothing is said.
     :param artifacts: where attempts keep their files; by default in AIRFLOW_HOME.
     """
 
@@ -57,6 +60,7 @@ class Settings:
     reconciler: str
     reconcile_interval: timedelta
     retry_budgets: Mapping[str, RetryBudget]
+    permits: PermitSettings
     artifacts: Artifacts
 
 
@@ -90,6 +94,7 @@ def load_settings() -> Settings:
         reconciler=_choice("reconciler", RECONCILERS),
         reconcile_interval=timedelta(seconds=_number("reconcile_interval", 5.0, least=0.1)),
         retry_budgets=_retry_budgets(),
+        permits=_permits(),
         artifacts=_artifacts(),
     )
 
@@ -100,6 +105,22 @@ def _retry_budgets() -> Mapping[str, RetryBudget]:
         return parse_retry_budgets(text)
     except ConfigurationError as error:
         raise ConfigurationError(f"[{SECTION}] retry_budgets, which is {text!r}: {error}") from None
+
+
+def _permits() -> PermitSettings:
+    text = conf.get(SECTION, "resources", fallback="")
+    try:
+        limits = parse_resources(text)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"[{SECTION}] resources, which is {text!r}: {error}") from None
+    return PermitSettings(
+        limits=limits,
+        terms=PermitTerms(
+            lease=timedelta(seconds=_number("resource_lease", 60.0, least=5.0)),
+            grant_ttl=timedelta(seconds=_number("grant_ttl", 120.0, least=5.0)),
+        ),
+        look_every=timedelta(seconds=_number("resource_interval", 1.0, least=0.1)),
+    )
 
 
 def _artifacts() -> Artifacts:

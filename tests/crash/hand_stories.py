@@ -13,11 +13,12 @@ from louver.canonical import fingerprint
 from louver.ledger.names import CommandState, EffectState, OnUnknown, RunKey, TaskKey, Token, Verb
 from louver.ledger.requests import BeginOutcome, CommandRequest, EffectRequest, OpenedTask, Progress
 from louver.liveness import LocalProcesses
+from louver.semaphores import PermitTerms, ResourceLimit, Stage
 from louver.sessions import Change, Claim
 from louver.states import RunState, Source, TaskState
 from louver.steps import run_start
 
-__all__ = ["Commands", "Reconciling"]
+__all__ = ["Commands", "Reconciling", "Sharing"]
 
 _COMPLETED = Change(to=TaskState.SUCCEEDED, trigger="runtime:completed")
 
@@ -171,6 +172,68 @@ class Reconciling(ByHand):
         touches = scene.ledger.list_touches(self.key(scene))
         if [touch.done for touch in touches] != [1.0]:
             yield f"the signs of life are {touches}"
+
+
+class Sharing(ByHand):
+    name = "a resource of which there is one"
+
+    TERMS: ClassVar = PermitTerms(lease=timedelta(seconds=30), grant_ttl=timedelta(seconds=30))
+
+    def play(self, scene: Scene) -> None:
+        ledger, now = scene.ledger, scene.clock.now
+        self.begin(scene)
+        if all(self.over(scene, task_id) for task_id in ("one", "two")):
+            return self.leave(scene)
+        ledger.set_resource(
+            ResourceLimit(resource=scene.case, limit=1), by="ann", terms=self.TERMS, now=now()
+        )
+        one = self.launch(scene, "one")
+        if one is not None:
+            self.hold(scene, one)
+            ledger.renew_permit(one, terms=self.TERMS, now=now())
+        two = self.launch(scene, "two")
+        if two is not None:
+            self.take(scene, two)
+            ledger.settle_permits(limits={}, terms=self.TERMS, now=now())
+        for token in filter(None, (one, two)):
+            self.hold(scene, token)
+            ledger.complete(token, _COMPLETED, None, now=now())
+            ledger.release_permit(token.key, session=token.session, terms=self.TERMS, now=now())
+        return self.leave(scene)
+
+    def leave(self, scene: Scene) -> None:
+        """Whoever was killed before it gave back is waited for, then the limit goes."""
+        ledger = scene.ledger
+        while any(permit.run_id == scene.case for permit in ledger.list_permits()):
+            scene.clock.sleep(timedelta(seconds=5))
+            ledger.settle_permits(limits={}, terms=self.TERMS, now=scene.clock.now())
+        ledger.unset_resource(scene.case, terms=self.TERMS, now=scene.clock.now())
+        self.end(scene)
+
+    def over(self, scene: Scene, task_id: str) -> bool:
+        key = self.key(scene)
+        record = scene.ledger.get_task(TaskKey(key.dag_id, key.run_id, task_id))
+        return record is not None and record.state.terminal
+
+    def take(self, scene: Scene, token: Token) -> bool:
+        permit = scene.ledger.take_permit(
+            token, {scene.case: 1}, limits={}, priority=1, terms=self.TERMS, now=scene.clock.now()
+        )
+        return permit is not None and permit.stage is Stage.HELD
+
+    def hold(self, scene: Scene, token: Token) -> None:
+        """Wait until it is held, for the lease of one that died if need be."""
+        while not self.take(scene, token):
+            scene.clock.sleep(timedelta(seconds=5))
+            scene.ledger.settle_permits(limits={}, terms=self.TERMS, now=scene.clock.now())
+
+    def faults(self, scene: Scene) -> Iterator[str]:
+        yield from super().faults(scene)
+        left = [permit.task_id for permit in scene.ledger.list_permits() if permit.run_id == scene.case]
+        if left:
+            yield f"permits are left of {left}"
+        if scene.case in [row.resource for row in scene.ledger.list_resources()]:
+            yield "its limit is left"
 
 
 def _slow(scene: Scene) -> EffectRequest:

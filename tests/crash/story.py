@@ -19,7 +19,9 @@ from louver.definition import Definition
 from louver.engine.inline import RunResult, run_inline
 from louver.ledger.contract import Ledger
 from louver.ledger.names import Decision, RunKey
+from louver.permits import PermitSettings
 from louver.retry_budgets import parse_retry_budgets
+from louver.semaphores import parse_resources
 from louver.signing import SigningKeys
 from louver.states import RunState
 from shop import report
@@ -30,6 +32,8 @@ KEYS = SigningKeys(secrets={"k1": b"0123456789abcdef"})
 
 _CALLS = 8
 _BUDGETS = parse_retry_budgets('{"shop": "1000/s"}')
+# Many: what a killed process had is no other case's trouble.
+_PERMITS = PermitSettings(limits=parse_resources('{"shop": 1000}'))
 
 
 class Stuck(Exception):
@@ -81,6 +85,7 @@ class Scene:
             run_id=self.case,
             requester="ann",
             retry_budgets=_BUDGETS,
+            resources=_PERMITS,
         )
 
 

@@ -93,7 +93,9 @@ def test_a_sound_installation_has_nothing_to_mend(scheduler: None, louver: Louve
         assert found_by(louver) == (0, [])
         code, rows = found_by(louver, "--all")
     assert code == 0
-    assert {row["check"] for row in rows} == {"options", "ledger", "policy", "settings", "pools"}
+    assert {row["check"] for row in rows} == {
+        *("options", "ledger", "policy", "settings", "pools", "resources"),
+    }
     assert len(of(rows, "policy")) == 3
 
 

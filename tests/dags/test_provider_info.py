@@ -64,12 +64,15 @@ def test_the_options_have_the_defaults_of_the_settings() -> None:
         "xcom_inline_bytes": found.xcom_inline_bytes,
         "max_value_bytes": found.max_value_bytes,
         "reconcile_interval": found.reconcile_interval.total_seconds(),
+        "resource_lease": found.permits.terms.lease.total_seconds(),
+        "grant_ttl": found.permits.terms.grant_ttl.total_seconds(),
+        "resource_interval": found.permits.look_every.total_seconds(),
         **{entry.name: getattr(found.control, entry.name).total_seconds() for entry in fields(found.control)},
     }
     assert options["reconciler"]["default"] == found.reconciler
-    texts = {"ledger_url", "signing_keys", "reconciler", "retry_budgets", "artifact_dir"}
+    texts = {"ledger_url", "signing_keys", "reconciler", "retry_budgets", "resources", "artifact_dir"}
     assert set(options) - set(numbers) == texts
-    assert options["retry_budgets"]["default"] == options["artifact_dir"]["default"] == ""
+    assert {options[name]["default"] for name in ("retry_budgets", "resources", "artifact_dir")} == {""}
 
 
 def test_what_the_info_names_is_there() -> None:

@@ -11,7 +11,7 @@ from operator import attrgetter
 from louver.errors import EventConflict, IntegrityError, Superseded
 from louver.ledger.memory import MemoryLedger, MemoryRows
 from louver.ledger.names import Decision, EffectState
-from louver.ledger.records import SealRecord, TaskRecord
+from louver.ledger.records import PermitRecord, SealRecord, TaskRecord
 from louver.ledger.requests import BeginOutcome, Begun, Capability, EventOutcome
 from louver.retry_budgets import WhenEmpty
 
@@ -362,6 +362,39 @@ class AnotherRateRefills(MemoryLedger):
         return super().draw_retry(token, budgets, **given)
 
 
+class PermitsAreEachTasks(MemoryLedger):
+    def take_permit(self, token, needs, *, limits, **given):
+        def own(name):
+            return f"{name}.{token.key.run_id}"
+
+        mine = {own(name): replace(limit, resource=own(name)) for name, limit in limits.items()}
+        return super().take_permit(
+            token, {own(name): units for name, units in needs.items()}, limits=mine, **given
+        )
+
+
+class PermitsAreGivenBackByAnybody(MemoryLedger):
+    def release_permit(self, key, *, session, terms, now):
+        return super().release_permit(key, session=session + 1000, terms=terms, now=now)
+
+
+class LeasesOfPermitsNeverEnd(MemoryLedger):
+    def settle_permits(self, *, limits, terms, now):
+        with self._transaction(write=True) as rows:
+            for permit in rows.find(PermitRecord):
+                if permit.until is not None:
+                    rows.update(replace(permit, until=now + terms.lease))
+        return super().settle_permits(limits=limits, terms=terms, now=now)
+
+
+class PlacesAreForgotten(MemoryLedger):
+    def take_permit(self, token, needs, **given):
+        waiting = [row for row in self.list_permits() if row.task == token.key and row.until is None]
+        for row in waiting:
+            self.release_permit(row.task, session=row.session, terms=given["terms"], now=given["now"])
+        return super().take_permit(token, needs, **given)
+
+
 class SaysThatItIsShared(MemoryLedger):
     CAPABILITIES = MemoryLedger.CAPABILITIES | {Capability.SHARED}
 
@@ -452,6 +485,13 @@ BROKEN = [
     (AnotherRateRefills, "check_draw_retry_under_another_rate_misses_as_many_as_before"),
     (WithoutFence, "check_draw_retry_by_a_superseded_process_is_refused"),
     (WithoutIsolation, "check_draw_retry_at_once_gives_each_to_one"),
+    (PermitsAreEachTasks, "check_take_permit_counts_over_all_tasks_and_runs"),
+    (PermitsAreGivenBackByAnybody, "check_release_permit_of_a_later_session_does_nothing"),
+    (LeasesOfPermitsNeverEnd, "check_settle_permits_frees_what_was_not_renewed"),
+    (LeasesOfPermitsNeverEnd, "check_settle_permits_passes_on_a_turn_that_nobody_takes"),
+    (PlacesAreForgotten, "check_take_permit_again_keeps_the_place"),
+    (WithoutFence, "check_take_permit_by_a_superseded_process_is_refused"),
+    (WithoutIsolation, "check_take_permit_at_once_never_gives_more_than_there_is"),
     (SaysThatItIsShared, "check_capabilities_shared_means_that_every_handle_sees_the_same"),
     (SaysThatItIsDurable, "check_capabilities_durable_means_that_it_is_there_after_closing"),
     (SaysItInItsOwnWords, "check_capabilities_are_named_by_the_contract"),

@@ -64,9 +64,19 @@ def test_a_fresh_task_starts() -> None:
     assert opening.changes[1].precision is Precision.EXACT
 
 
-@pytest.mark.parametrize(
-    "state", [TaskState.PENDING, TaskState.BLOCKED, TaskState.QUEUED, TaskState.RETRY_WAIT]
-)
+def test_what_waited_for_a_resource_goes_on_in_its_attempt() -> None:
+    opening = plan_opening(record(state=TaskState.BLOCKED, attempt=1), claim(), incarnation=1)
+    after = walk(opening)
+    assert opening.entry is Entry.START
+    assert (after.state, after.attempt, after.losses) == (TaskState.STARTING, 1, 0)
+
+
+def test_what_waited_for_an_upstream_begins_its_first_attempt() -> None:
+    opening = plan_opening(record(state=TaskState.BLOCKED, attempt=0), claim(), incarnation=1)
+    assert walk(opening).attempt == 1
+
+
+@pytest.mark.parametrize("state", [TaskState.PENDING, TaskState.QUEUED, TaskState.RETRY_WAIT])
 def test_what_waits_starts(state: TaskState) -> None:
     opening = plan_opening(record(state=state), claim(), incarnation=1)
     after = walk(opening)

@@ -29,8 +29,10 @@ from louver.ledger.names import Decision, RunKey, TaskKey, Token, Verb
 from louver.ledger.records import ApprovalRecord, TaskRecord
 from louver.lifecycle import Closing, Lifecycle
 from louver.liveness import LocalProcesses
-from louver.ports import Parked, Places
+from louver.permits import PermitSettings
+from louver.ports import Parked, Places, Waits
 from louver.retry_budgets import RetryBudget
+from louver.semaphores import ResourceLimit
 from louver.sessions import Claim
 from louver.states import RunState, Source, TaskState
 from louver.steps import StepCalls, run_start
@@ -89,6 +91,7 @@ def run_inline(
     requester: str | None = None,
     control: ControlSettings | None = None,
     retry_budgets: Mapping[str, RetryBudget] | None = None,
+    resources: Mapping[str, ResourceLimit] | PermitSettings | None = None,
     artifact_dir: Path | None = None,
 ) -> RunResult:
     """
@@ -104,6 +107,8 @@ def run_inline(
     :param control: how closely steps look at what people want of them (:func:`louver.control.send`).
     :param retry_budgets: by resource, as :func:`louver.retry_budgets.parse_retry_budgets` reads them; they
         are counted in the ledger, so over everybody who shares it.
+    :param resources: limits by resource, as :func:`louver.semaphores.parse_resources` reads them, or those
+        with their times. A step that has to wait does so here, by ``clock``.
     :param artifact_dir: absolute; where steps keep files (``ctx.artifact_dir``). By default one for this user
         in the temporary directory.
     :returns: also where the run is parked: then ``waiting`` holds what to decide, with
@@ -122,6 +127,9 @@ def run_inline(
         clock=clock or SystemClock(),
         control=control,
         retry_budgets=retry_budgets or {},
+        permits=resources
+        if isinstance(resources, PermitSettings)
+        else PermitSettings(limits=resources or {}),
         places=_OwnPlaces() if artifact_dir is None else Artifacts(base=Path(artifact_dir)),
     )
     if ledger is not None:
@@ -144,6 +152,7 @@ class _Surroundings:
     clock: Clock
     control: ControlSettings | None
     retry_budgets: Mapping[str, RetryBudget]
+    permits: PermitSettings
     places: Places
 
 
@@ -241,7 +250,21 @@ class _InlineRun:
                 closing = self._lifecycle(key).live(call)
             except Parked:
                 return
+            except Waits:
+                self._wait_for_turn(key)
+                continue
             if not self._again(name, closing):
+                return
+
+    def _wait_for_turn(self, key: TaskKey) -> None:
+        """Until the step has something to do: its turn has come, or somebody wants it stopped."""
+        permits = self._surroundings.permits
+        while True:
+            self._clock.sleep(permits.look_every)
+            now = self._clock.now()
+            if self._ledger.plan_permits(now=now).changes:
+                self._ledger.settle_permits(limits=permits.limits, terms=permits.terms, now=now)
+            if all(watch.wake for watch in self._ledger.list_permit_watches([key])):
                 return
 
     def _live_compensation(self, process: str) -> None:
@@ -276,6 +299,7 @@ class _InlineRun:
             control=self._surroundings.control,
             budgets=self._surroundings.retry_budgets,
             places=self._surroundings.places,
+            permits=self._surroundings.permits,
         )
 
     def _claim(self, key: TaskKey, process: str, *, anew: bool = False) -> Claim:

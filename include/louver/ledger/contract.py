@@ -18,6 +18,7 @@ from louver.ledger.budget_contract import Budgets
 from louver.ledger.human_queue_contract import HumanQueue
 from louver.ledger.maintenance_contract import Maintenance
 from louver.ledger.names import RunKey, TaskKey, Token
+from louver.ledger.permit_contract import Permits
 from louver.ledger.records import (
     ApprovalRecord,
     CommandRecord,
@@ -49,7 +50,7 @@ from louver.states import RunState, Source
 __all__ = ["Ledger"]
 
 
-class Ledger(Maintenance, Surveys, HumanQueue, Budgets):
+class Ledger(Maintenance, Surveys, HumanQueue, Budgets, Permits):
     """Where Louver keeps what is true."""
 
     CAPABILITIES: ClassVar[frozenset[Capability]] = frozenset()

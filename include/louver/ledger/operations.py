@@ -14,6 +14,7 @@ from louver.ledger.effect_operations import EffectOperations
 from louver.ledger.event_operations import EventOperations
 from louver.ledger.human_queue_operations import HumanQueueOperations
 from louver.ledger.maintenance_operations import MaintenanceOperations
+from louver.ledger.permit_operations import PermitOperations
 from louver.ledger.retention_operations import RetentionOperations
 from louver.ledger.survey_operations import SurveyOperations
 
@@ -30,5 +31,6 @@ class LedgerOperations(
     RetentionOperations,
     SurveyOperations,
     BudgetOperations,
+    PermitOperations,
 ):
     """All of the contract, for a store that offers transactions over rows."""

@@ -9,6 +9,7 @@ from louver.approvals import Answer
 from louver.errors import LedgerClosed
 from louver.ledger.names import Decision
 from louver.ledger.requests import RunFilter
+from louver.semaphores import PermitTerms
 from louver.testing.scene import LAUNCHED, Scene, check
 
 __all__ = ["check_close_makes_use_afterwards_a_clear_error", "check_close_twice_is_fine"]
@@ -43,6 +44,10 @@ def check_close_makes_use_afterwards_a_clear_error(scene: Scene) -> None:
         "list_touches": lambda: ledger.list_touches(scene.run),
         "draw_retry": lambda: ledger.draw_retry(token, [], longest_wait=timedelta(0), now=now),
         "list_retry_budgets": ledger.list_retry_budgets,
+        "take_permit": lambda: ledger.take_permit(
+            token, {"api": 1}, limits={}, priority=1, terms=PermitTerms(), now=now
+        ),
+        "list_permits": ledger.list_permits,
         "take_lease": lambda: ledger.take_lease("none", "ann", lease_until=now, now=now),
     }.items():
         scene.refused(LedgerClosed, action, f"{what} after close")

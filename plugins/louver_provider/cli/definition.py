@@ -20,6 +20,7 @@ from louver_provider.cli.control_definition import control_commands
 from louver_provider.cli.doctor_definition import doctor_command
 from louver_provider.cli.listing_definition import listing_commands
 from louver_provider.cli.reconcile_definition import reconcile_command
+from louver_provider.cli.resource_definition import resource_commands
 
 __all__ = ["get_louver_cli_commands"]
 
@@ -175,6 +176,7 @@ def get_louver_cli_commands() -> list[CLICommand]:
         *control_commands(),
         *listing_commands(),
         *bucket_commands(),
+        *resource_commands(),
         doctor_command(),
         reconcile_command(),
         workflow,

@@ -20,7 +20,7 @@ __all__ = ["history_rows", "run_view"]
 
 Row = dict[str, Any]
 
-_EXPLAINED = (TaskState.RETRY_WAIT, TaskState.FAILED, TaskState.LOST)
+_EXPLAINED = (TaskState.BLOCKED, TaskState.RETRY_WAIT, TaskState.FAILED, TaskState.LOST)
 
 
 def run_view(ledger: Ledger, run: RunRecord) -> tuple[RunOverview, dict[str, list[Row]]]:

@@ -63,8 +63,14 @@ def examine(*, clock: Clock | None = None) -> Iterator[Finding]:
         yield from checks.check_owners(settings, waiting)
         yield from checks.check_queues(settings, waiting, served_queues(), one_place=in_one_place())
 
+    def resources() -> Iterator[Finding]:
+        from louver_provider.doctor.resources import check_resources
+
+        yield from check_resources(now=now)
+
     yield from _safely("components", components, mend=_DATABASE)
     yield from _safely("buckets", buckets, mend=_DATABASE)
+    yield from _safely("resources", resources, mend=_DATABASE)
 
 
 def _safely(check: str, look: Callable[[], Iterator[Finding]], *, mend: str) -> Iterator[Finding]:

@@ -56,6 +56,10 @@ class StepOperator(LouverOperator):
         """Come back from a park; Airflow calls it with the answer as ``event``."""
         return self._live(context, nonce=nonce, answer=answer_from_event(event))
 
+    def louver_enter(self, context: Mapping[str, Any], event: Mapping[str, Any] | None = None) -> Any:
+        """Come back from waiting for a resource; what was meant by it, the ledger knows."""
+        return self._live(context, nonce=None, answer=None)
+
     def _live(self, context: Mapping[str, Any], *, nonce: str | None, answer: ParkAnswer | None) -> Any:
         process = StepProcess.from_context(context, self.workflow.definition, self.log, nonce=nonce)
 

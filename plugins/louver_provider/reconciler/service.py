@@ -27,6 +27,7 @@ from louver.liveness import LocalProcesses
 from louver.reconcile import Patience
 from louver_provider.hooks.ledger import get_ledger
 from louver_provider.reconciler.carrying import Carrying, in_words, name_of, place_of
+from louver_provider.reconciler.permits import PermitKeeper
 from louver_provider.reconciler.rounds import Outcome, Round
 from louver_provider.settings import Settings, load_settings
 
@@ -63,6 +64,9 @@ class Reconciler:
         deployed = self._deployed = DBDagBag(load_op_links=False)
         self._rounds = 0
         self._said: dict[object, str] = {}
+        self._permits = (
+            None if dry_run else PermitKeeper(ledger, settings.permits, proves_dead=processes.proves_dead)
+        )
         self._round = Round(
             ledger=ledger,
             clock=self._clock,
@@ -98,6 +102,8 @@ class Reconciler:
             # It keeps every Dag that was ever asked for.
             self._deployed.clear_cache()
         self._rounds += 1
+        if self._permits is not None:
+            self._permits.keep(now=self._clock.now())
         for outcome in self._round.run(go_on=go_on):
             if outcome.why_not is not None:
                 repair = outcome.repair

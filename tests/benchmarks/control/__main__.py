@@ -4,52 +4,39 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 
 from support.postgres import PostgresUnavailable
 
-ROOT = Path(__file__).resolve().parents[3]
+from benchmarks.frame import ROOT, describe_machine, options_of, say, write
+
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from support.airflow_on_postgres import postgres_settings  # noqa: E402
+from support.airflow_on_postgres import postgres_settings
 
-from benchmarks.control.checkpoints import measure_checkpoints  # noqa: E402
-from benchmarks.control.extent import FULL, QUICK, Extent  # noqa: E402
-from benchmarks.control.on_airflow import (  # noqa: E402
+from benchmarks.control.checkpoints import measure_checkpoints
+from benchmarks.control.extent import FULL, QUICK, Extent
+from benchmarks.control.on_airflow import (
     bench_airflow,
     measure_answers,
     measure_pairs,
     measure_pauses,
 )
-from benchmarks.control.report import as_json, as_table  # noqa: E402
-from benchmarks.control.results import Pairs, Results, aims_of  # noqa: E402
-from benchmarks.ledger.server import benchmark_server  # noqa: E402
+from benchmarks.control.report import as_json, as_table
+from benchmarks.control.results import Pairs, Results, aims_of
+from benchmarks.ledger.server import benchmark_server
 
 PARTS = ("checkpoint", "step", "pause", "answers", "reconcile")
 STORES = ("sqlite", "postgres")
-BEGAN = time.monotonic()
-
-
-def say(text: str) -> None:
-    """Print progress where it does not disturb the tables."""
-    print(f"[{time.monotonic() - BEGAN:5.0f} s] {text}", file=sys.stderr, flush=True)
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
     """The options."""
-    parser = argparse.ArgumentParser(
-        prog="scripts/bench-control", description="What control costs, on a real Airflow where it needs one."
-    )
-    parser.add_argument("--quick", action="store_true", help="only to see that it runs")
-    parser.add_argument("--strict", action="store_true", help="exit code 1 where an aim is missed")
+    parser = options_of("bench-control", "What control costs, on a real Airflow where it needs one.")
     parser.add_argument(
         "--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=f"of {', '.join(PARTS)}"
     )
@@ -61,30 +48,13 @@ def parse(argv: list[str]) -> argparse.Namespace:
         metavar="STORE",
         help=f"of {', '.join(STORES)}: those that a step is measured on",
     )
-    parser.add_argument(
-        "--json",
-        type=Path,
-        default=ROOT / ".build" / "bench-control.json",
-        metavar="FILE",
-        help="%(default)s",
-    )
     return parser.parse_args(argv)
-
-
-def describe() -> dict[str, str]:
-    """What the figures depend on, and how busy the machine is before they are taken."""
-    packages = ("apache-airflow", "SQLAlchemy", "psycopg2-binary")
-    cores = len(os.sched_getaffinity(0))
-    return {
-        "Python": f"{platform.python_version()}: {', '.join(f'{name} {version(name)}' for name in packages)}",
-        "machine": f"{cores} cores, {platform.machine()}, {sys.platform}, load {os.getloadavg()[0]:.1f}",
-    }
 
 
 def measure(options: argparse.Namespace) -> Results:
     """All that was asked for."""
     extent = QUICK if options.quick else FULL
-    results = Results(machine=describe())
+    results = Results(machine=describe_machine("apache-airflow", "SQLAlchemy", "psycopg2-binary"))
     if "checkpoint" in options.only:
         say("checkpoints, in this process")
         results = replace(results, checkpoints=measure_checkpoints(extent))
@@ -156,9 +126,7 @@ def main(argv: list[str]) -> int:
     results = measure(options)
     aims = aims_of(results)
     print(as_table(results, aims))
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(as_json(results, aims), indent=2) + "\n")
-    say(f"written as JSON to {options.json}")
+    write(options.json, as_json(results, aims))
     return int(options.strict and not all(aim.kept for aim in aims))
 
 

@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.control.results import ALONE, PLAIN, Results
+from benchmarks.frame import aims_as_json, aims_as_table, aligned
 from benchmarks.ledger.aims import Aim
 from benchmarks.ledger.stats import Series, quantile
 
@@ -19,8 +20,8 @@ def as_table(results: Results, aims: Sequence[Aim]) -> str:
     rows = list(_rows(results))
     parts = [
         "\n".join(f"{name:<12} {value}" for name, value in results.machine.items()),
-        "\n".join(_aligned([("", "unit", "median", "p10", "p95", "most", "samples", "more"), *rows])),
-        _aims(aims),
+        "\n".join(aligned([("", "unit", "median", "p10", "p95", "most", "samples", "more"), *rows])),
+        aims_as_table(aims) if aims else "",
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -39,7 +40,7 @@ def as_json(results: Results, aims: Sequence[Aim]) -> dict[str, Any]:
             }
             for pairs in results.pairs
         ],
-        "aims": [{**asdict(aim), "verdict": aim.verdict} for aim in aims],
+        "aims": aims_as_json(aims),
     }
 
 
@@ -69,19 +70,3 @@ def _samples(series: Series) -> list[float]:
 def _row(name: str, samples: Sequence[float], unit: str, times: float, more: str = "") -> tuple[str, ...]:
     sizes = (median(samples), quantile(samples, 0.1), quantile(samples, 0.95), max(samples))
     return (name, unit, *(f"{size * times:.2f}" for size in sizes), str(len(samples)), more)
-
-
-def _aims(aims: Sequence[Aim]) -> str:
-    if not aims:
-        return ""
-    rows = [("aim", "should be", "is", "")]
-    rows += [(aim.what, aim.wish, f"{aim.value:.2f}", aim.verdict) for aim in aims]
-    missed = sum(not aim.kept for aim in aims)
-    return "\n".join([*_aligned(rows), f"{len(aims) - missed} aims kept, {missed} missed"])
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Columns of equal width."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import time
-from pathlib import Path
 
 from support.postgres import PostgresServer, PostgresUnavailable
 
+from benchmarks.frame import options_of, say, write
 from benchmarks.ledger.extent import FULL, QUICK, THREADS
 from benchmarks.ledger.full_ledgers import measure_listings
 from benchmarks.ledger.operations import BEGIN_AND_COMMIT, WHOLE_STEP
@@ -18,28 +16,14 @@ from benchmarks.ledger.report import as_json, as_table
 from benchmarks.ledger.results import Results, aims_of
 from benchmarks.ledger.server import benchmark_server, describe
 
-ROOT = Path(__file__).resolve().parents[3]
 PARTS = ("costs", "threads", "listing")
-BEGAN = time.monotonic()
-
-
-def say(text: str) -> None:
-    """Print progress where it does not disturb the tables."""
-    print(f"[{time.monotonic() - BEGAN:5.0f} s] {text}", file=sys.stderr, flush=True)
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
     """The options."""
-    parser = argparse.ArgumentParser(
-        prog="scripts/bench-ledger", description="What the ledger costs, beside bare inserts and beside dbos."
-    )
-    parser.add_argument("--quick", action="store_true", help="only to see that it runs")
-    parser.add_argument("--strict", action="store_true", help="exit code 1 where an aim is missed")
+    parser = options_of("bench-ledger", "What the ledger costs, beside bare inserts and beside dbos.")
     parser.add_argument(
         "--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=f"of {', '.join(PARTS)}"
-    )
-    parser.add_argument(
-        "--json", type=Path, default=ROOT / ".build" / "bench-ledger.json", metavar="FILE", help="%(default)s"
     )
     return parser.parse_args(argv)
 
@@ -73,9 +57,7 @@ def main(argv: list[str]) -> int:
         return 1
     aims = aims_of(results, whole_effect=BEGIN_AND_COMMIT, step=WHOLE_STEP)
     print(as_table(results, aims))
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(as_json(results, aims), indent=2) + "\n")
-    say(f"written as JSON to {options.json}")
+    write(options.json, as_json(results, aims))
     return int(options.strict and not all(aim.kept for aim in aims))
 
 

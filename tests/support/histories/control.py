@@ -10,6 +10,7 @@ from hypothesis.stateful import multiple, rule
 from louver.ledger.names import Verb
 from louver.ledger.requests import CommandRequest, Progress
 from louver.retry_budgets import Rate, RetryBudget, WhenEmpty
+from louver.semaphores import PermitTerms, ResourceLimit
 from louver.states import Source, TaskState
 from support.histories.stage import Stage, place_of
 from support.histories.values import (
@@ -32,6 +33,9 @@ _RATES = mostly(Rate(count=2, unit="min"), Rate(count=3, unit="s"), Rate(count=1
 _WHEN_EMPTY = st.sampled_from(list(WhenEmpty))
 _VERBS = st.sampled_from(list(Verb))
 _ENDS = st.sampled_from(["complete_command", "refuse_command", "release_command"])
+_LIMITS = mostly(1, 2, 0, None)
+_NEEDS = st.dictionaries(st.sampled_from("xyz"), st.integers(1, 2), min_size=1)
+_TERMS = PermitTerms(lease=timedelta(seconds=20), grant_ttl=timedelta(seconds=10))
 _PROGRESS = mostly(None, Progress(done=2.5, total=10.0, unit="pages"), Progress(done=3.0))
 
 
@@ -132,3 +136,49 @@ class Control(Stage):
         token = self.speaker(token, who)
         self.ask("draw_retry", token, budgets, longest_wait=timedelta(seconds=longest), now=self.tick())
         self.ask("list_retry_budgets")
+
+    @rule(
+        token=TOKENS,
+        who=WHO,
+        needs=_NEEDS,
+        limit=_LIMITS,
+        rate=mostly(None, *(Rate(count=2, unit=unit) for unit in ("s", "min"))),
+        priority=mostly(1, 5),
+        then=mostly(None, "renew", "release", "set", "unset"),
+        session=mostly(0, -1),
+    )
+    def permit(self, token, who, needs, limit, rate, priority, then, session):
+        """Take a permit of what all histories of this Dag share, and do something with it."""
+        token = self.speaker(token, who)
+        limits = {
+            self.shared(name): ResourceLimit(resource=self.shared(name), limit=limit, rate=rate)
+            for name in needs
+            if limit is not None or rate is not None
+        }
+        needs = {self.shared(name): units for name, units in needs.items()}
+        now = self.tick()
+        self.ask("take_permit", token, needs, limits=limits, priority=priority, terms=_TERMS, now=now)
+        if then == "renew":
+            self.ask("renew_permit", token, terms=_TERMS, now=self.tick())
+        elif then == "release":
+            self.ask(
+                "release_permit", token.key, session=token.session + session, terms=_TERMS, now=self.tick()
+            )
+        elif then == "set":
+            some = ResourceLimit(resource=self.shared("x"), limit=limit, rate=rate)
+            self.ask("set_resource", some, by="ann", terms=_TERMS, now=self.tick())
+        elif then == "unset":
+            self.ask("unset_resource", self.shared("x"), terms=_TERMS, now=self.tick())
+        self.ask("list_permit_watches", [token.key])
+        self.ask("list_resources")
+
+    @rule(seconds=SECONDS)
+    def settle_permits(self, seconds):
+        """Let time do its part."""
+        self.ask("plan_permits", now=self.after(seconds))
+        self.ask("settle_permits", limits={}, terms=_TERMS, now=self.tick())
+        self.ask("list_permits")
+
+    def shared(self, name):
+        """A resource of this Dag's histories."""
+        return f"{self.dag}-{name}"

@@ -12,6 +12,7 @@ from louver.ledger.records.base import Record
 from louver.ledger.records.budgets import RetryBudgetRecord
 from louver.ledger.records.control import CommandRecord, LeaseRecord, TouchRecord
 from louver.ledger.records.effects import ApprovalRecord, EffectRecord
+from louver.ledger.records.permits import LineRecord, PermitRecord, ResourceRecord
 from louver.ledger.records.runs import RunRecord, SealRecord, TaskRecord, TransitionRecord
 from louver.ledger.records.values import RESULT, STATE, CheckpointRecord, EventRecord, PayloadRecord
 
@@ -25,8 +26,11 @@ __all__ = [
     "EffectRecord",
     "EventRecord",
     "LeaseRecord",
+    "LineRecord",
     "PayloadRecord",
+    "PermitRecord",
     "Record",
+    "ResourceRecord",
     "RetryBudgetRecord",
     "RunRecord",
     "SealRecord",
@@ -49,5 +53,8 @@ RECORDS: tuple[type[Record], ...] = (
     TouchRecord,
     LeaseRecord,
     RetryBudgetRecord,
+    ResourceRecord,
+    PermitRecord,
+    LineRecord,
 )
 """Every kind of row, for stores that make their tables from it."""

@@ -18,8 +18,11 @@ from louver.ledger.records import (
     EffectRecord,
     EventRecord,
     LeaseRecord,
+    LineRecord,
     PayloadRecord,
+    PermitRecord,
     Record,
+    ResourceRecord,
     RetryBudgetRecord,
     RunRecord,
     SealRecord,
@@ -28,6 +31,7 @@ from louver.ledger.records import (
     TransitionRecord,
 )
 from louver.ledger.sql.types import EnumText, TextTuple, UtcTime, binary, flag, number, real, text
+from louver.semaphores import Stage
 from louver.states import FailureKind, Precision, RunState, Source, TaskState
 
 __all__ = ["METADATA", "PREFIX", "TABLES", "VERSION_TABLE"]
@@ -293,6 +297,43 @@ _retry_budget = Table(
     Column("updated_at", UtcTime(), nullable=False),
 )
 
+_resource = Table(
+    f"{PREFIX}resource",
+    METADATA,
+    Column("resource", text(), primary_key=True),
+    Column("capacity", number()),
+    Column("rate", text()),
+    Column("full_at", UtcTime(), nullable=False),
+    Column("set_by", text()),
+    Column("updated_at", UtcTime(), nullable=False),
+)
+
+_permit = Table(
+    f"{PREFIX}permit",
+    METADATA,
+    Column("dag_id", text(), primary_key=True),
+    Column("run_id", text(), primary_key=True),
+    Column("task_id", text(), primary_key=True),
+    Column("map_index", number(), primary_key=True),
+    Column("incarnation", number(), nullable=False),
+    Column("session", number(), nullable=False),
+    Column("process", text(), nullable=False),
+    Column("needs", TextTuple(), nullable=False),
+    Column("priority", number(), nullable=False),
+    Column("sequence", number(), nullable=False),
+    Column("stage", EnumText(Stage), nullable=False),
+    Column("wanted_at", UtcTime(), nullable=False),
+    Column("granted_at", UtcTime()),
+    Column("until", UtcTime()),
+)
+
+_line = Table(
+    f"{PREFIX}line",
+    METADATA,
+    Column("name", text(), primary_key=True),
+    Column("last", number(), nullable=False),
+)
+
 TABLES: dict[type[Record], Table] = {
     RunRecord: _run,
     TaskRecord: _task,
@@ -307,5 +348,8 @@ TABLES: dict[type[Record], Table] = {
     TouchRecord: _touch,
     LeaseRecord: _lease,
     RetryBudgetRecord: _retry_budget,
+    ResourceRecord: _resource,
+    PermitRecord: _permit,
+    LineRecord: _line,
 }
 """Where each kind of row is kept."""

@@ -1,0 +1,3 @@
+"""What deferred tasks wait by."""
+
+from __future__ import annotations
