@@ -18,7 +18,6 @@ from airflow.sdk.exceptions import (
     AirflowException,
     AirflowFailException,
     AirflowSkipException,
-    AirflowTaskTerminated,
     TaskAwaitingInput,
     TaskDeferred,
 )
@@ -45,7 +44,14 @@ from louver_provider.settings import load_settings
 from louver_provider.triggers.permits import PermitTrigger
 from louver_provider.watch import watching
 
-__all__ = ["LouverRetryPolicy", "RetryLater", "StepProcess", "answer_from_event", "request_in"]
+__all__ = [
+    "LouverRetryPolicy",
+    "ProcessEnded",
+    "RetryLater",
+    "StepProcess",
+    "answer_from_event",
+    "request_in",
+]
 
 RESUME_METHOD = "louver_resume"
 """The operator's method that Airflow calls after a park."""
@@ -64,6 +70,16 @@ class RetryLater(AirflowException):
     def __init__(self, message: str, delay: timedelta) -> None:
         self.delay = delay
         super().__init__(message)
+
+
+class ProcessEnded(AirflowException):
+    """
+    The process was told to end: its worker is shut down, its pod evicted, or Airflow has no use for it.
+
+    No ``AirflowTaskTerminated``, for which Airflow fails the task for good. Where it is Airflow that has
+    decided otherwise meanwhile, it does not listen; in all other cases the attempt is as lost as if the
+    process had been killed, and there is another one.
+    """
 
 
 class LouverRetryPolicy(RetryPolicy):
@@ -185,7 +201,7 @@ class StepProcess:
         :raises RetryLater: where it is tried again.
         :raises AirflowSkipException: where it was cancelled or skipped.
         :raises AirflowFailException: where it ended in any other way; Airflow does not try again.
-        :raises AirflowTaskTerminated: where Airflow ends the process.
+        :raises ProcessEnded: where its process is told to end.
         """
         try:
             closing = self.lifecycle.live(call)
@@ -195,7 +211,7 @@ class StepProcess:
         except Waits:
             signal = self._defer()
         except Interrupted:
-            raise AirflowTaskTerminated(f"{self.key.task_id} was ended by SIGTERM") from None
+            raise ProcessEnded(f"{self.key.task_id} was ended by SIGTERM") from None
         else:
             return self._close(closing)
         raise signal

@@ -114,6 +114,20 @@ def test_a_task_killed_with_its_supervisor_is_recorded_and_tried_again(place: Pl
     assert (done["act"], done["take back"]) == (1, 0)
 
 
+def test_a_task_whose_process_alone_is_told_to_end_is_tried_again(place: Place, runs: Runs) -> None:
+    """As by the shutdown of a worker, or the eviction of a pod."""
+    run = RunKey("killed", place.rest.trigger("killed", {}, run_id="told-1"))
+    place.await_done(run, "wait")
+    os.kill(place.process_of(run, "wait"), signal.SIGTERM)
+    place.go(run)
+
+    assert place.ended(run) == "success"
+    ways = [row.trigger for row in place.trail(run, "wait")]
+    assert "runtime:attempt_lost" in ways
+    done = place.done(run)
+    assert (done["act"], done["take back"]) == (1, 0)
+
+
 def test_a_start_that_waits_too_long_for_a_full_pool_fails_once(place: Place, runs: Runs) -> None:
     def failed() -> bool:
         return place.rest.task_states("late", runs.late.run_id)["start"] == "failed"

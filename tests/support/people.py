@@ -86,9 +86,18 @@ class People:
             if rest.run_state(DAG, run_id) not in OVER:
                 self.ask("mark run", run_id, None, "PATCH", _run(run_id), {"state": "failed"})
 
-            def quiet(run_id: str = run_id) -> bool:
+            over_since: list[float] = []
+
+            def quiet(run_id: str = run_id, over_since: list[float] = over_since) -> bool:
                 states = rest.task_states(DAG, run_id).values()
-                return rest.run_state(DAG, run_id) in OVER and all(state is not None for state in states)
+                if rest.run_state(DAG, run_id) not in OVER:
+                    over_since.clear()
+                    return False
+                over_since.append(time.monotonic())
+                # Who clears a task at the moment at which the scheduler ends its run is overwritten by it:
+                # the task has no state then, and stays so.
+                stays = over_since[-1] - over_since[0] > 15
+                return stays or all(state is not None for state in states)
 
             home.wait_for(f"the end of {run_id}", quiet, timeout=90)
         # A process that was told to end may still have a word to say.
