@@ -38,6 +38,9 @@ TIMEOUT = timedelta(seconds=60)
 
 _LOOK = timedelta(seconds=0.25)
 
+# A stop ends a park. Where the reconciler delivered it first, the task's process has yet to say so.
+_TELLS_WITHIN = timedelta(seconds=15)
+
 _SILENT = "its process has not acted yet"
 
 _HELD = frozenset({TaskState.STARTING, TaskState.RUNNING, TaskState.PAUSING, TaskState.STOPPING})
@@ -98,6 +101,7 @@ class _Errand:
     reply: Reply | None = None
     delivery: Delivery | None = None
     try_at: datetime | None = None
+    gone_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,6 +302,10 @@ class LouverClient:
         errand.try_at = now + timedelta(seconds=min(delivery.retry_after or 1.0, 1.0))
         park = read_park(errand.key)
         if park is None or park.state in State.finished:
+            errand.gone_at = errand.gone_at or now
+            stops = errand.command.verb is Verb.STOP
+            if patient and stops and now - errand.gone_at < _TELLS_WITHIN:
+                return None
             return _reply(errand, record, Became.UNCONFIRMED, delivery.why)
         return None
 

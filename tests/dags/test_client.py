@@ -278,6 +278,17 @@ def test_what_airflow_has_given_up_is_not_waited_for(stage: Stage) -> None:
     assert stage.now == began
 
 
+def test_a_stop_that_the_reconciler_delivered_first_is_waited_for(stage: Stage) -> None:
+    stage.parked()
+    stage.rows.show(ONE, "failed")
+    began = stage.now
+
+    reply = stage.ask(Verb.STOP)
+
+    assert (reply.became, "failed" in (reply.detail or "")) == (Became.UNCONFIRMED, True)
+    assert timedelta(seconds=15) <= stage.now - began < timedelta(seconds=20)
+
+
 def test_a_run_that_airflow_has_not_started_is_opened_as_its_first_step_would(
     rows: AirflowRows, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
