@@ -2,7 +2,8 @@
 Exists so that Airflow calls cluster policies; keep it on ``PYTHONPATH`` or in ``$AIRFLOW_HOME/config``.
 
 Airflow calls ``task_instance_mutation_hook`` at the creation of a task instance only after some module of
-this name was imported; a policy that comes by the ``airflow.policy`` entry point alone is silently left out.
+this name was imported; a policy that comes by the ``airflow.policy`` entry point alone is silently left out
+(Louver's own buckets are not: they see to it themselves).
 Own cluster policies may be added here: what is named in ``__all__`` replaces Airflow's default.
 """
 

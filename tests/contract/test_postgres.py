@@ -6,6 +6,7 @@ import socket
 from contextlib import closing
 from urllib.parse import quote
 
+import psycopg2
 import pytest
 from support.certificates import Authority
 from support.ledgers import EVENT, await_, hold_connections, place, read, refused, schema_of, write
@@ -14,6 +15,7 @@ from support.postgres import AWKWARD, sql
 from louver.errors import ConfigurationError, LedgerClosed, LedgerSchemaError
 from louver.ledger import open_ledger
 from louver.ledger.sql.postgres import connections
+from louver.ledger.sql.postgres.statements import COMMIT
 from louver.ledger.sql.schema import upgrade
 from louver.ledger.sql.tables import METADATA, VERSION_TABLE
 from louver.testing import CHECKS, run_contract
@@ -326,3 +328,17 @@ def test_a_frequent_decision_is_one_statement_and_nobody_asks_first_whether_the_
         form.format("louver_begin_effect").rstrip(),
         form.format("louver_commit_effect").rstrip(),
     ]
+
+
+def test_an_effect_is_committed_by_its_key_however_many_its_run_has(postgres, opening):
+    """The server keeps the plan that it made when there were few, so it must be one that is good for many."""
+    url = postgres.fresh_schema()
+    opening(url)
+    with closing(psycopg2.connect(url)) as connection, connection.cursor() as cursor:
+        cursor.execute("SET plan_cache_mode = force_generic_plan")
+        cursor.execute(COMMIT.prepare)
+        cursor.execute(f"EXPLAIN {COMMIT.execute}", [None] * len(COMMIT.parameters))
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+
+    assert "louver_effect_pkey" in plan
+    assert "louver_effect_by_run" not in plan

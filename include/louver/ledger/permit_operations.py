@@ -94,7 +94,7 @@ class PermitOperations(Transactional):
     @question
     def plan_permits(self, rows: Rows, *, now: datetime) -> Settled:
         permits = {permit.task: permit for permit in rows.find(PermitRecord)}
-        plan = _plan(rows, permits.values(), now)
+        plan = _plan(rows.find(ResourceRecord), permits.values(), now)
         return Settled(
             granted=tuple(permits[permit.task] for permit in plan.granted),
             expired=tuple(permits[permit.task] for permit in plan.expired),
@@ -227,7 +227,8 @@ def _settle(rows: Rows, terms: PermitTerms, now: datetime) -> Settled:
             del permits[late.task]
         else:
             permits[late.task] = found
-    plan = _plan(rows, permits.values(), now)
+    resources = rows.find(ResourceRecord)
+    plan = _plan(resources, permits.values(), now)
     granted = []
     for permit in plan.granted:
         place = rows.get(PermitRecord, *_primary(permit.task))
@@ -237,7 +238,7 @@ def _settle(rows: Rows, terms: PermitTerms, now: datetime) -> Settled:
         turn = replace(place, stage=Stage.GRANTED, granted_at=now, until=now + terms.grant_ttl)
         rows.update(turn)
         granted.append(turn)
-    for resource in rows.find(ResourceRecord):
+    for resource in resources:
         full_at = plan.full_at.get(resource.resource, resource.full_at)
         if full_at != resource.full_at:
             rows.update(replace(resource, full_at=full_at, updated_at=now))
@@ -252,9 +253,9 @@ def _settle(rows: Rows, terms: PermitTerms, now: datetime) -> Settled:
     return settled
 
 
-def _plan(rows: Rows, permits: Iterable[PermitRecord], now: datetime) -> Plan:
-    resources = {record.resource: record.value for record in rows.find(ResourceRecord)}
-    return decide(resources, [permit.value for permit in permits], now=now)
+def _plan(resources: Iterable[ResourceRecord], permits: Iterable[PermitRecord], now: datetime) -> Plan:
+    limited = {record.resource: record.value for record in resources}
+    return decide(limited, [permit.value for permit in permits], now=now)
 
 
 def _primary(key: TaskKey) -> tuple[str, str, str, int]:

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 from functools import partial
 
 from louver.errors import ConfigurationError, Superseded
 from louver.ledger.contract import Ledger
-from louver.ledger.names import RunKey, Token, Verb
-from louver.ledger.permit_contract import PermitWatch, Settled
-from louver.ledger.records import PermitRecord, ResourceRecord
-from louver.semaphores import PermitTerms, ResourceLimit, Stage
+from louver.ledger.names import RunKey, Token
+from louver.ledger.records import PermitRecord
+from louver.semaphores import Stage
+from louver.testing.permit_line import TERMS, Line, limit_of
 from louver.testing.scene import Scene, check
 
 __all__ = [
-    "check_list_permit_watches_tells_who_has_something_to_do",
-    "check_list_permits_shows_all_in_order_of_the_tasks",
-    "check_list_resources_shows_what_was_configured",
-    "check_plan_permits_says_what_time_has_brought",
     "check_release_permit_grants_the_next_in_the_same_transaction",
     "check_release_permit_of_a_later_session_does_nothing",
     "check_renew_permit_keeps_it_beyond_its_lease",
-    "check_set_resource_holds_whatever_is_configured",
     "check_settle_permits_frees_what_was_not_renewed",
     "check_settle_permits_passes_on_a_turn_that_nobody_takes",
     "check_take_permit_again_keeps_the_place",
@@ -35,87 +29,20 @@ __all__ = [
     "check_take_permit_serves_the_line_in_order_of_priority_and_asking",
     "check_take_permit_that_can_never_be_had_is_refused",
     "check_take_permit_under_a_rate_waits_for_its_time",
-    "check_unset_resource_lets_everybody_in",
 ]
 
-_TERMS = PermitTerms(lease=timedelta(seconds=60), grant_ttl=timedelta(seconds=90))
 _ROUNDS = 5
 
 
-class _Place:
-    """A resource that no other check has, and those who want it."""
-
-    def __init__(self, scene: Scene, **limits: ResourceLimit) -> None:
-        self.scene = scene
-        self.limits = {self.name(key): self.of(key, limit) for key, limit in limits.items()}
-
-    def name(self, key: str) -> str:
-        """The resource that the check calls so."""
-        return f"{self.scene.id}-{key}"
-
-    def of(self, key: str, limit: ResourceLimit) -> ResourceLimit:
-        """The limit, under that name."""
-        return ResourceLimit(resource=self.name(key), limit=limit.limit, rate=limit.rate)
-
-    def needs(self, **units: int) -> Mapping[str, int]:
-        """What somebody needs."""
-        return {self.name(key): number for key, number in units.items()}
-
-    def take(self, token: Token, *, priority: int = 1, **units: int) -> PermitRecord | None:
-        """Ask for it."""
-        scene = self.scene
-        return scene.ledger.take_permit(
-            token,
-            self.needs(**units),
-            limits=self.limits,
-            priority=priority,
-            terms=_TERMS,
-            now=scene.tick(),
-        )
-
-    def taken(self, token: Token, *, priority: int = 1, **units: int) -> Stage:
-        """Ask for it, and say how one stands then."""
-        return self.scene.found(self.take(token, priority=priority, **units), "a permit").stage
-
-    def give(self, token: Token) -> Settled | None:
-        """Give it back."""
-        scene = self.scene
-        return scene.ledger.release_permit(token.key, session=token.session, terms=_TERMS, now=scene.tick())
-
-    def settle(self) -> None:
-        """Do what time has brought."""
-        scene = self.scene
-        scene.ledger.settle_permits(limits=self.limits, terms=_TERMS, now=scene.now)
-
-    def stands(self) -> dict[str, Stage]:
-        """Who has a place, by task and run."""
-        return {
-            f"{row.run_id}/{row.task_id}": row.stage
-            for row in self.scene.ledger.list_permits()
-            if row.dag_id == self.scene.run.dag_id
-        }
-
-    def crowd(self, count: int) -> list[Token]:
-        """So many tasks, each of a run of its own."""
-        dag = self.scene.run.dag_id
-        return [self.scene.launch("act", run=RunKey(dag, f"run-{number}")) for number in range(count)]
-
-
-def _take(ledger: Ledger, token: Token, needs: Mapping[str, int], place: _Place) -> PermitRecord | None:
+def _take(ledger: Ledger, token: Token, needs: Mapping[str, int], place: Line) -> PermitRecord | None:
     now = place.scene.now
-    return ledger.take_permit(token, needs, limits=place.limits, priority=1, terms=_TERMS, now=now)
-
-
-def _limit(text: str | int) -> ResourceLimit:
-    if isinstance(text, int):
-        return ResourceLimit.checked("any", limit=text)
-    return ResourceLimit.checked("any", rate=text)
+    return ledger.take_permit(token, needs, limits=place.limits, priority=1, terms=TERMS, now=now)
 
 
 @check
 def check_take_permit_of_what_has_no_limit_is_none(scene: Scene) -> None:
     """And leaves nothing behind."""
-    place = _Place(scene)
+    place = Line(scene)
     scene.equal(place.take(scene.launch("act"), api=3), None, "the permit")
     scene.equal(place.stands(), {}, "who has a place")
 
@@ -123,7 +50,7 @@ def check_take_permit_of_what_has_no_limit_is_none(scene: Scene) -> None:
 @check
 def check_take_permit_counts_over_all_tasks_and_runs(scene: Scene) -> None:
     """It is the resource's limit, and nobody's of those who use it; what is kept is told in full."""
-    place = _Place(scene, api=_limit(2))
+    place = Line(scene, api=limit_of(2))
     one, two, three = place.crowd(3)
 
     first = scene.found(place.take(one, api=1), "the first permit")
@@ -132,14 +59,14 @@ def check_take_permit_counts_over_all_tasks_and_runs(scene: Scene) -> None:
     )
 
     scene.equal((first.units, first.stage), ({place.name("api"): 1}, Stage.HELD), "what is had")
-    scene.equal(first.until, first.wanted_at + _TERMS.lease, "until when")
+    scene.equal(first.until, first.wanted_at + TERMS.lease, "until when")
     scene.equal(place.stands()["run-2/act"], Stage.WAITING, "how the last one stands")
 
 
 @check
 def check_take_permit_again_keeps_the_place(scene: Scene) -> None:
     """Whoever comes back from waiting is not behind those who came meanwhile."""
-    place = _Place(scene, api=_limit(1))
+    place = Line(scene, api=limit_of(1))
     one, two, three = place.crowd(3)
     scene.equal(
         [place.taken(token, api=1) for token in (one, two, three)][1:], [Stage.WAITING] * 2, "who waits"
@@ -159,7 +86,7 @@ def check_take_permit_again_keeps_the_place(scene: Scene) -> None:
 @check
 def check_take_permit_serves_the_line_in_order_of_priority_and_asking(scene: Scene) -> None:
     """One after the other, each when the one before it gives back."""
-    place = _Place(scene, api=_limit(1))
+    place = Line(scene, api=limit_of(1))
     holder, *others = place.crowd(5)
     place.take(holder, api=1)
     for token, priority in zip(others, (1, 1, 5, 5), strict=True):
@@ -179,7 +106,7 @@ def check_take_permit_serves_the_line_in_order_of_priority_and_asking(scene: Sce
 @check
 def check_take_permit_of_several_is_all_or_nothing(scene: Scene) -> None:
     """Who lacks one of two holds neither, and is not overtaken at either."""
-    place = _Place(scene, a=_limit(1), b=_limit(1))
+    place = Line(scene, a=limit_of(1), b=limit_of(1))
     one, both, late = place.crowd(3)
     place.take(one, a=1)
     scene.equal(place.taken(both, a=1, b=1), Stage.WAITING, "who needs both")
@@ -195,7 +122,7 @@ def check_take_permit_of_several_is_all_or_nothing(scene: Scene) -> None:
 @check
 def check_take_permit_that_can_never_be_had_is_refused(scene: Scene) -> None:
     """With the figures; nobody waits for what cannot come."""
-    place = _Place(scene, api=_limit(2), slow=_limit("3/min"))
+    place = Line(scene, api=limit_of(2), slow=limit_of("3/min"))
     token = scene.launch("act")
     for units in ({"api": 3}, {"slow": 4}):
         error = scene.refused(ConfigurationError, partial(place.take, token, **units), "a need too large")
@@ -206,7 +133,7 @@ def check_take_permit_that_can_never_be_had_is_refused(scene: Scene) -> None:
 @check
 def check_take_permit_under_a_rate_waits_for_its_time(scene: Scene) -> None:
     """A rate counts what begins, however soon it ends."""
-    place = _Place(scene, api=_limit("2/min"))
+    place = Line(scene, api=limit_of("2/min"))
     one, two, three = place.crowd(3)
     place.take(one, api=1)
     place.give(one)
@@ -225,7 +152,7 @@ def check_take_permit_under_a_rate_waits_for_its_time(scene: Scene) -> None:
 @check
 def check_take_permit_by_the_next_process_of_the_task_is_no_second_one(scene: Scene) -> None:
     """What a dead process left is its successor's; the dead one can neither renew it nor give it back."""
-    place = _Place(scene, api=_limit(1))
+    place = Line(scene, api=limit_of(1))
     old = scene.launch("act")
     place.take(old, api=1)
     new = scene.launch("act", try_number=2)
@@ -233,7 +160,7 @@ def check_take_permit_by_the_next_process_of_the_task_is_no_second_one(scene: Sc
     scene.equal(place.taken(new, api=1), Stage.HELD, "what the next one has")
 
     scene.equal(
-        scene.ledger.renew_permit(old, terms=_TERMS, now=scene.tick()), False, "a renewal by the old one"
+        scene.ledger.renew_permit(old, terms=TERMS, now=scene.tick()), False, "a renewal by the old one"
     )
     scene.equal(place.give(old), None, "what giving back by the old one does")
     scene.equal(place.stands(), {"run-1/act": Stage.HELD}, "who has it")
@@ -242,7 +169,7 @@ def check_take_permit_by_the_next_process_of_the_task_is_no_second_one(scene: Sc
 @check
 def check_take_permit_by_a_superseded_process_is_refused(scene: Scene) -> None:
     """It decides nothing any more, and takes nothing."""
-    place = _Place(scene, api=_limit(1))
+    place = Line(scene, api=limit_of(1))
     old = scene.launch("act")
     scene.launch("act", try_number=2)
 
@@ -256,7 +183,7 @@ def check_take_permit_at_once_never_gives_more_than_there_is(scene: Scene) -> No
     """Of a resource that nobody has asked for before, and of two in any order."""
     other = scene.open_ledger()
     for number in range(_ROUNDS):
-        place = _Place(scene, **{f"a{number}": _limit(1), f"b{number}": _limit(1)})
+        place = Line(scene, **{f"a{number}": limit_of(1), f"b{number}": limit_of(1)})
         needs = place.needs(**{f"a{number}": 1, f"b{number}": 1})
         backwards = dict(reversed(list(needs.items())))
         dag = scene.run.dag_id
@@ -274,24 +201,24 @@ def check_take_permit_at_once_never_gives_more_than_there_is(scene: Scene) -> No
 @check
 def check_renew_permit_keeps_it_beyond_its_lease(scene: Scene) -> None:
     """For as long as its process lives; whoever waits, or has none, has nothing to renew."""
-    place = _Place(scene, api=_limit(1))
+    place = Line(scene, api=limit_of(1))
     one, two = place.crowd(2)
     place.take(one, api=1)
     place.take(two, api=1)
 
     for _ in range(3):
         scene.tick(50)
-        scene.equal(scene.ledger.renew_permit(one, terms=_TERMS, now=scene.now), True, "a renewal")
+        scene.equal(scene.ledger.renew_permit(one, terms=TERMS, now=scene.now), True, "a renewal")
         place.settle()
 
     scene.equal(place.stands(), {"run-0/act": Stage.HELD, "run-1/act": Stage.WAITING}, "who has what")
-    scene.equal(scene.ledger.renew_permit(two, terms=_TERMS, now=scene.now), False, "a renewal of a place")
+    scene.equal(scene.ledger.renew_permit(two, terms=TERMS, now=scene.now), False, "a renewal of a place")
 
 
 @check
 def check_release_permit_grants_the_next_in_the_same_transaction(scene: Scene) -> None:
     """The next one knows at once, and nobody who asks in between can be quicker."""
-    place = _Place(scene, api=_limit(1))
+    place = Line(scene, api=limit_of(1))
     one, two, three = place.crowd(3)
     place.take(one, api=1)
     place.take(two, api=1)
@@ -306,10 +233,10 @@ def check_release_permit_grants_the_next_in_the_same_transaction(scene: Scene) -
 @check
 def check_release_permit_of_a_later_session_does_nothing(scene: Scene) -> None:
     """Who has seen an older one knows nothing of it."""
-    place = _Place(scene, api=_limit(1))
+    place = Line(scene, api=limit_of(1))
     token = scene.launch("act")
     place.take(token, api=1)
-    given = scene.ledger.release_permit(token.key, session=token.session - 1, terms=_TERMS, now=scene.tick())
+    given = scene.ledger.release_permit(token.key, session=token.session - 1, terms=TERMS, now=scene.tick())
     scene.equal(given, None, "what was done")
     scene.equal(place.stands(), {"run-1/act": Stage.HELD}, "who has it")
 
@@ -317,7 +244,7 @@ def check_release_permit_of_a_later_session_does_nothing(scene: Scene) -> None:
 @check
 def check_settle_permits_frees_what_was_not_renewed(scene: Scene) -> None:
     """A process that is gone keeps nobody waiting for longer than its lease; it learns what became of it."""
-    place = _Place(scene, api=_limit(1))
+    place = Line(scene, api=limit_of(1))
     one, two = place.crowd(2)
     place.take(one, api=1)
     place.take(two, api=1)
@@ -329,169 +256,20 @@ def check_settle_permits_frees_what_was_not_renewed(scene: Scene) -> None:
     place.settle()
 
     scene.equal(place.stands(), {"run-1/act": Stage.GRANTED}, "who has what")
-    scene.equal(scene.ledger.renew_permit(one, terms=_TERMS, now=scene.now), False, "a renewal that is late")
+    scene.equal(scene.ledger.renew_permit(one, terms=TERMS, now=scene.now), False, "a renewal that is late")
 
 
 @check
 def check_settle_permits_passes_on_a_turn_that_nobody_takes(scene: Scene) -> None:
     """Who was not there when called has to ask again, and stands behind the others then."""
-    place = _Place(scene, api=_limit(1))
+    place = Line(scene, api=limit_of(1))
     one, two, three = place.crowd(3)
     for token in (one, two, three):
         place.take(token, api=1)
     place.give(one)
-    scene.tick(_TERMS.grant_ttl.total_seconds())
+    scene.tick(TERMS.grant_ttl.total_seconds())
 
     place.settle()
 
     scene.equal(place.stands(), {"run-2/act": Stage.GRANTED}, "who has what")
     scene.equal(place.taken(two, api=1), Stage.WAITING, "who comes too late")
-
-
-@check
-def check_plan_permits_says_what_time_has_brought(scene: Scene) -> None:
-    """So that nobody has to write in order to find out that there is nothing to do."""
-    place = _Place(scene, api=_limit(1))
-    one, two = place.crowd(2)
-    place.take(one, api=1)
-    place.take(two, api=1)
-    scene.tick(60)
-    with scene.unchanged("a plan"):
-        planned = scene.ledger.plan_permits(now=scene.now)
-    keys = (one.key.run, two.key.run)
-    expired, granted = (
-        [row.task.run for row in rows if row.task.run in keys] for rows in (planned.expired, planned.granted)
-    )
-    scene.equal((expired, granted), ([one.key.run], [two.key.run]), "at the end of a lease")
-    scene.equal(place.stands(), {"run-0/act": Stage.HELD, "run-1/act": Stage.WAITING}, "who has what")
-    place.settle()
-    scene.equal(scene.ledger.plan_permits(now=scene.now).changes, False, "after it was settled")
-
-
-@check
-def check_list_permit_watches_tells_who_has_something_to_do(scene: Scene) -> None:
-    """Whose turn it is, who was left out, and whom somebody wants to stop."""
-    place = _Place(scene, api=_limit(1))
-    one, two, three = place.crowd(3)
-    for token in (one, two, three):
-        place.take(token, api=1)
-    keys = [token.key for token in (one, two, three)]
-
-    scene.equal(
-        [watch.wake for watch in scene.ledger.list_permit_watches(keys)], [True, False, False], "at first"
-    )
-    scene.send(1, Verb.STOP, task=three.key)
-    place.give(one)
-
-    expected = [
-        PermitWatch(task=one.key, stage=None, asked=False),
-        PermitWatch(task=two.key, stage=Stage.GRANTED, asked=False),
-        PermitWatch(task=three.key, stage=Stage.WAITING, asked=True),
-    ]
-    scene.equal(scene.ledger.list_permit_watches(keys), expected, "then")
-    scene.equal([watch.wake for watch in expected], [True, True, True], "who has something to do")
-    scene.equal(scene.ledger.list_permit_watches([]), [], "about nobody")
-
-
-@check
-def check_list_permits_shows_all_in_order_of_the_tasks(scene: Scene) -> None:
-    """With who is at it, and since when."""
-    place = _Place(scene, api=_limit(1))
-    tokens = [scene.launch(name) for name in ("b", "a")]
-    for token in tokens:
-        place.take(token, priority=3, api=1)
-
-    waiting, held = [row for row in scene.ledger.list_permits() if row.dag_id == scene.run.dag_id]
-
-    expected = PermitRecord(
-        dag_id=scene.run.dag_id,
-        run_id="run-1",
-        task_id="a",
-        map_index=-1,
-        incarnation=1,
-        session=1,
-        process=tokens[1].process,
-        needs=(f"{place.name('api')}=1",),
-        priority=3,
-        sequence=held.sequence + 1,
-        stage=Stage.WAITING,
-        wanted_at=scene.now,
-        granted_at=None,
-        until=None,
-    )
-    scene.equal(waiting, expected, "the place")
-    scene.equal((held.task_id, held.granted_at), ("b", held.wanted_at), "the permit")
-
-
-@check
-def check_list_resources_shows_what_was_configured(scene: Scene) -> None:
-    """What the last process that asked has in its configuration counts for all."""
-    place = _Place(scene, api=_limit(2), slow=_limit("2/min"))
-    token = scene.launch("act")
-    place.take(token, api=1, slow=1)
-    asked_at = scene.now
-
-    expected = [
-        ResourceRecord(
-            resource=place.name("api"),
-            capacity=2,
-            rate=None,
-            full_at=asked_at,
-            set_by=None,
-            updated_at=asked_at,
-        ),
-        ResourceRecord(
-            resource=place.name("slow"),
-            capacity=None,
-            rate="2/min",
-            full_at=scene.after(30),
-            set_by=None,
-            updated_at=asked_at,
-        ),
-    ]
-    scene.equal(_of(scene), expected, "the resources")
-    other = _Place(scene, api=_limit(1))
-    other.settle()
-    scene.equal([row.capacity for row in _of(scene)], [1, None], "the limits then")
-
-
-@check
-def check_set_resource_holds_whatever_is_configured(scene: Scene) -> None:
-    """At once, and for who waits already; fewer than are in use drain."""
-    place = _Place(scene, api=_limit(2))
-    one, two, three = place.crowd(3)
-    for token in (one, two, three):
-        place.take(token, api=1)
-
-    def set_to(number: int) -> None:
-        limit = place.of("api", _limit(number))
-        scene.ledger.set_resource(limit, by="ann", terms=_TERMS, now=scene.tick())
-
-    set_to(1)
-    place.give(one)
-    place.settle()
-    scene.equal(place.stands(), {"run-1/act": Stage.HELD, "run-2/act": Stage.WAITING}, "while it drains")
-    set_to(0)
-    place.give(two)
-    scene.equal(place.stands(), {"run-2/act": Stage.WAITING}, "while it is closed")
-    set_to(5)
-    scene.equal(place.stands(), {"run-2/act": Stage.GRANTED}, "when it is open again")
-    scene.equal([(row.capacity, row.set_by) for row in _of(scene)], [(5, "ann")], "what is kept")
-
-
-@check
-def check_unset_resource_lets_everybody_in(scene: Scene) -> None:
-    """Until a process comes that has a limit configured."""
-    place = _Place(scene, api=_limit(1))
-    one, two = place.crowd(2)
-    place.take(one, api=1)
-    place.take(two, api=1)
-
-    unset = partial(scene.ledger.unset_resource, place.name("api"), terms=_TERMS, now=scene.tick())
-    scene.equal([unset(), unset()], [True, False], "whether there was one")
-
-    scene.equal(place.stands(), {"run-0/act": Stage.HELD, "run-1/act": Stage.GRANTED}, "who has what")
-
-
-def _of(scene: Scene) -> list[ResourceRecord]:
-    return [row for row in scene.ledger.list_resources() if row.resource.startswith(scene.id)]

@@ -124,7 +124,7 @@ class RowTexts(Generic[T]):
         values = {
             _EQUAL + name: self._bind(name, value) for name, value in equal.items() if value is not None
         }
-        return [self._record(row) for row in connection.exec_driver_sql(text, values)]
+        return [self.record(row) for row in connection.exec_driver_sql(text, values)]
 
     def compile_find(self, names: Iterable[str]) -> None:
         """Have the query by these fields ready."""
@@ -136,12 +136,13 @@ class RowTexts(Generic[T]):
             for name, value in zip(self._kind.PRIMARY, primary, strict=True)
         }
         row = connection.exec_driver_sql(text, key).first()
-        return None if row is None else self._record(row)
+        return None if row is None else self.record(row)
 
     def _run(self, connection: Connection, text: str, values: _Values) -> int:
         return connection.exec_driver_sql(text, values, execution_options=_COUNTED).rowcount
 
-    def _record(self, row: Any) -> T:
+    def record(self, row: Iterable[Any]) -> T:
+        """The record behind what the driver returned, its fields in their order."""
         values = {
             name: value if read is None else read(value)
             for name, read, value in zip(self._names, self._readers, row, strict=True)

@@ -9,13 +9,11 @@ these are shortcuts of it. A statement fences first: without a row in ``held`` n
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from functools import cache
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import TypeDecorator
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.types import TypeEngine
 
 from louver.ledger.records import (
     CheckpointRecord,
@@ -38,7 +36,6 @@ __all__ = [
     "COMPLETE",
     "FENCE",
     "Statement",
-    "record_of",
     "values_of",
 ]
 
@@ -115,20 +112,6 @@ def _enums(kind: Hashable, prefix: str) -> tuple[str, ...]:
     record = _KINDS[kind]
     columns = TABLES[record].c
     return tuple(f"{prefix}_{name}" for name in FIELDS[record] if isinstance(columns[name].type, EnumText))
-
-
-def record_of(kind: type[T], row: Sequence[Any]) -> T:
-    """The record behind what the driver returned."""
-    columns = TABLES[kind].c
-    given = {}
-    for name, value in zip(FIELDS[kind], row, strict=True):
-        column = columns[name].type
-        given[name] = column.process_result_value(value, _DIALECT) if _decorated(column) else value
-    return kind(**given)
-
-
-def _decorated(column: TypeEngine[Any]) -> TypeGuard[TypeDecorator[Any]]:
-    return isinstance(column, TypeDecorator)
 
 
 _PLACE = {name: f":{name}" for name in ("dag_id", "run_id", "task_id", "map_index")}

@@ -40,11 +40,11 @@ from louver.ledger.sql.postgres.statements import (
     COMMIT,
     COMPLETE,
     FENCE,
-    record_of,
     values_of,
 )
 from louver.ledger.sql.rows import SqlRows
 from louver.ledger.sql.store import SqlLedger
+from louver.ledger.sql.texts import texts_of
 from louver.ledger.storable import require_storable, storable
 from louver.ledger.task_operations import checkpoint_binding, new_checkpoint
 from louver.ledger.transactions import MAX_VALUE_BYTES
@@ -231,7 +231,8 @@ class PostgresLedger(SqlLedger):
             left = limit - len(mine)
             more = super().claim_commands(token, limit=left, lease_until=lease_until, now=now)
             return tuple(sorted((*mine, *more), key=carried_out_first))
-        claimed = [record_of(CommandRecord, row[1:]) for row in rows if row[1] is not None]
+        texts = texts_of(CommandRecord, "postgresql")
+        claimed = [texts.record(row[1:]) for row in rows if row[1] is not None]
         return tuple(sorted(claimed, key=carried_out_first))
 
     def _claimed(self, token: Token, lease_until: datetime) -> list[CommandRecord]:
