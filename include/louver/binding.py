@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from louver.definition import ApprovalNode, Definition, Node
+from louver.definition import ApprovalNode, Definition, Node, Step
 from louver.errors import ConfigurationError, DefinitionError
 from louver.references import resolve
 
-__all__ = ["Workflow", "bind"]
+__all__ = ["Workflow", "bind", "check_signature"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Workflow:
     """
     What can be run.
@@ -24,6 +25,10 @@ class Workflow:
 
     definition: Definition
     functions: Mapping[str, Callable[..., Any]]
+
+    def __repr__(self) -> str:
+        """The same in every process: Airflow keeps it of a mapped task, and takes a change for a new Dag."""
+        return f"<Workflow {self.definition.name} {self.definition.fingerprint}>"
 
     def takes_context(self, name: str) -> bool:
         """Whether the node's function wants ``ctx``."""
@@ -45,13 +50,22 @@ def bind(definition: Definition, tasks: Mapping[str, Callable[..., Any]] | None 
 
 
 def _bind(definition: Definition, given: Mapping[str, Callable[..., Any]]) -> Workflow:
+    for node in definition.nodes:
+        if isinstance(node, Step) and node.expanded:
+            raise DefinitionError(
+                "says that the platform expands it, as it does tasks of a plain Dag; to run a step for each "
+                "item of a list, name the node that gives it: over",
+                node=node.name,
+                attribute="expanded",
+            )
     known = {name for node in definition.nodes for name in (node.name, _path(node))}
     unknown = sorted(set(given) - known)
     if unknown:
         raise ConfigurationError(f"tasks names {', '.join(unknown)}, which {definition.name} does not have")
     functions = {node.name: _function(node, given) for node in definition.nodes}
     for node in definition.nodes:
-        _check_signature(node, functions[node.name])
+        check_signature(node, functions[node.name])
+        _check_undo(node)
     return Workflow(definition=definition, functions=functions)
 
 
@@ -73,6 +87,16 @@ def _function(node: Node, given: Mapping[str, Callable[..., Any]]) -> Callable[.
         raise DefinitionError(str(error), node=node.name, attribute=_attribute(node)) from error
 
 
+def _check_undo(node: Node) -> None:
+    """The undo is found by import alone: another process runs it, perhaps after a deploy."""
+    if isinstance(node, ApprovalNode) or node.compensate is None:
+        return
+    try:
+        resolve(node.compensate, what="compensate")
+    except ConfigurationError as error:
+        raise DefinitionError(str(error), node=node.name, attribute="compensate") from error
+
+
 def _by_name(parameters: Mapping[str, inspect.Parameter]) -> set[str]:
     """The parameters that can be given by name."""
     kinds = inspect.Parameter
@@ -83,7 +107,12 @@ def _by_name(parameters: Mapping[str, inspect.Parameter]) -> set[str]:
     }
 
 
-def _check_signature(node: Node, function: Callable[..., Any]) -> None:
+def check_signature(node: Node, function: Callable[..., Any]) -> None:
+    """
+    Hold what the definition gives to what the function takes (case J07).
+
+    :raises DefinitionError: naming the node, who gives, and the parameter.
+    """
     attribute = _attribute(node)
     try:
         parameters = inspect.signature(function).parameters
@@ -92,7 +121,13 @@ def _check_signature(node: Node, function: Callable[..., Any]) -> None:
     kinds = inspect.Parameter
     wants_all = any(parameter.kind is kinds.VAR_KEYWORD for parameter in parameters.values())
     by_name = _by_name(parameters)
-    givers = {"deps": node.inputs, "params": node.params, "kwargs": node.kwargs}
+    givers: dict[str, Iterable[str]] = {
+        "deps": node.inputs,
+        "collect": node.collect,
+        "over": node.over,
+        "params": node.params,
+        "kwargs": node.kwargs,
+    }
     for giver, names in givers.items():
         lacking = sorted(set(names) - by_name)
         if lacking and not wants_all:
@@ -101,7 +136,7 @@ def _check_signature(node: Node, function: Callable[..., Any]) -> None:
                 node=node.name,
                 attribute=giver,
             )
-    provided = by_name & {"ctx", *node.inputs, *node.params, *node.kwargs}
+    provided = by_name & {"ctx", *itertools.chain(*givers.values())}
     if isinstance(node, ApprovalNode) and "ctx" in by_name:
         raise DefinitionError(
             f"{_path(node)} takes ctx; a payload is computed from results alone",

@@ -13,11 +13,36 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from louver.canonical import encode, fingerprint
+from louver.canonical import fingerprint
+from louver.definition_checks import (
+    check_approvals,
+    check_branches,
+    check_edges,
+    check_event,
+    check_mapped,
+    check_order,
+)
 from louver.errors import DefinitionError, ValueRefused
-from louver.nodes import NAME, ON_FAILURE, RESERVED_NAMES, ApprovalNode, Node, OnFailure, Step, texts_in
+from louver.node_checks import NAME, ON_FAILURE, RESERVED_NAMES, check_choice, texts_in
+from louver.nodes import ApprovalNode, Node, OnFailure, Step
 
-__all__ = ["ON_FAILURE", "RESERVED_NAMES", "ApprovalNode", "Definition", "Node", "OnFailure", "Step"]
+__all__ = [
+    "AGGREGATIONS",
+    "ON_CHANGE",
+    "ON_FAILURE",
+    "RESERVED_NAMES",
+    "ApprovalNode",
+    "Definition",
+    "Node",
+    "OnFailure",
+    "Step",
+]
+
+AGGREGATIONS = ("skip_downstream", "fail_fast")
+"""What a node's failure means for the rest of its run (row T15)."""
+
+ON_CHANGE = ("fail", "finish_old", "accept_compatible")
+"""What a run does that finds another definition deployed than it began with."""
 
 _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}", re.ASCII)
 
@@ -35,8 +60,14 @@ class Definition:
     :param event_type: the CloudEvents type that starts a run. Such a workflow has one root step, which takes
         the event in, and the one parameter ``event``.
     :param sink: the node whose result is the run's; by default the last one declared.
+    :param aggregation: what a failure means for the rest (row T15). ``skip_downstream``: what depends on it
+        is skipped, other branches finish. ``fail_fast``: every unfinished node is cancelled.
+    :param on_change: what becomes of a run that began with another definition of this name
+        (:mod:`louver.versions`): ``fail``, ``finish_old`` or ``accept_compatible``. That of the definition
+        deployed now counts.
     :raises DefinitionError: duplicate name, self-dependency, cycle, unknown dependency or parameter, an
-        approval that does not match its step, empty workflow, unknown sink (row W4).
+        approval that does not match its step, a branch with nothing to choose, empty workflow, unknown sink
+        (row W4).
     """
 
     name: str
@@ -45,15 +76,23 @@ class Definition:
     params: Sequence[str] = ()
     event_type: str | None = None
     sink: str | None = None
+    aggregation: str = "skip_downstream"
+    on_change: str = "fail"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", tuple(self.nodes))
         object.__setattr__(self, "params", texts_in(self.params, node=None, attribute="params"))
         self._check_head()
-        self._check_nodes()
-        self._check_order()
-        self._check_approvals()
-        self._check_event()
+        check_edges(self.nodes, params=self.params)
+        check_order(self.nodes)
+        acting = [node.name for node in self.nodes if isinstance(node, Step) and node.approval is not None]
+        check_approvals(self.nodes, ancestors={name: self.ancestors(name) for name in acting})
+        check_branches(self.nodes)
+        check_mapped(self.nodes)
+        if self.sink is not None and self.sink not in self.names:
+            raise DefinitionError(f"{self.sink!r} is not a step of this workflow", attribute="sink")
+        if self.event_type is not None:
+            check_event(self.nodes, params=self.params)
         self._check_form()
 
     def _check_head(self) -> None:
@@ -65,98 +104,15 @@ class Definition:
             raise DefinitionError("a workflow needs at least one step", attribute="steps")
         if len(set(self.params)) < len(self.params):
             raise DefinitionError("a parameter stands twice", attribute="params")
-
-    def _check_nodes(self) -> None:
-        seen: set[str] = set()
-        for node in self.nodes:
-            if node.name in seen:
-                raise DefinitionError("another step has this name", node=node.name, attribute="name")
-            seen.add(node.name)
-        for node in self.nodes:
-            for upstream in node.upstream:
-                if upstream == node.name:
-                    raise DefinitionError("depends on itself", node=node.name, attribute="deps")
-                if upstream not in seen:
-                    raise DefinitionError(
-                        f"depends on {upstream!r}, which is not a step of this workflow; "
-                        f"there are: {', '.join(sorted(seen))}",
-                        node=node.name,
-                        attribute="deps",
-                    )
-            for parameter in node.params.values():
-                if parameter not in self.params:
-                    raise DefinitionError(
-                        f"takes run parameter {parameter!r}, which the workflow does not declare",
-                        node=node.name,
-                        attribute="params",
-                    )
-        if self.sink is not None and self.sink not in seen:
-            raise DefinitionError(f"{self.sink!r} is not a step of this workflow", attribute="sink")
-
-    def _check_order(self) -> None:
-        waiting = {node.name: set(node.upstream) for node in self.nodes}
-        while free := [name for name, upstream in waiting.items() if not upstream]:
-            for name in free:
-                del waiting[name]
-            for upstream in waiting.values():
-                upstream.difference_update(free)
-        # What only waits for the cycle is not to blame for it.
-        while idle := set(waiting).difference(*waiting.values()):
-            for name in idle:
-                del waiting[name]
-        if waiting:
-            raise DefinitionError(
-                f"these steps wait for each other in a cycle: {', '.join(waiting)}",
-                node=next(iter(waiting)),
-                attribute="deps",
-            )
-
-    def _check_approvals(self) -> None:
-        for node in self.nodes:
-            if isinstance(node, ApprovalNode):
-                acting = self._by_name.get(node.of)
-                if not isinstance(acting, Step) or acting.approval != node.name:
-                    raise DefinitionError(
-                        f"{node.of!r} must be a step with approval {node.name!r}",
-                        node=node.name,
-                        attribute="approve.of",
-                    )
-            elif node.approval is not None:
-                asking = self._by_name.get(node.approval)
-                if not isinstance(asking, ApprovalNode) or asking.of != node.name:
-                    raise DefinitionError(
-                        f"{node.approval!r} must be an approval of {node.name!r}",
-                        node=node.name,
-                        attribute="approval",
-                    )
-                if node.approval not in self.ancestors(node.name):
-                    raise DefinitionError(
-                        f"must wait for {node.approval!r}; name it in deps or after",
-                        node=node.name,
-                        attribute="approval",
-                    )
-
-    def _check_event(self) -> None:
-        if self.event_type is None:
-            return
-        if not isinstance(self.event_type, str) or not self.event_type:
+        if self.event_type is not None and (not isinstance(self.event_type, str) or not self.event_type):
             raise DefinitionError("must be a non-empty string", attribute="event_type")
-        roots = [node.name for node in self.nodes if not node.upstream]
-        if len(roots) != 1:
-            raise DefinitionError(
-                "a workflow that an event starts has one root step, which takes the event in; "
-                f"here are {len(roots)}: {', '.join(roots)}",
-                attribute="event_type",
-            )
-        if self.params != ("event",):
-            raise DefinitionError(
-                "a workflow that an event starts has the one parameter 'event'", attribute="params"
-            )
+        check_choice(self.aggregation, AGGREGATIONS, node=None, attribute="aggregation")
+        check_choice(self.on_change, ON_CHANGE, node=None, attribute="on_change")
 
     def _check_form(self) -> None:
-        """Whatever a text of the definition may hold, its fingerprint can be computed."""
+        """Whatever a text of the definition may hold, its fingerprint can be computed; it is kept."""
         try:
-            encode(self.to_json())
+            _ = self.fingerprint
         except ValueRefused as error:
             raise DefinitionError(error.reason, attribute=error.path.removeprefix("$.")) from error
 

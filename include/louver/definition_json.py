@@ -82,6 +82,14 @@ class _Reader:
             raise self.error(name, "must be an object of strings")
         return dict(members)
 
+    def lists(self, name: str) -> dict[str, list[str]]:
+        what = "an object of lists of strings"
+        members = self.take(name, dict, what, {})
+        for value in members.values():
+            if not isinstance(value, list) or any(not isinstance(item, str) for item in value):
+                raise self.error(name, f"must be {what}")
+        return dict(members)
+
     def done(self) -> None:
         if self._content:
             unknown = ", ".join(repr(name) for name in sorted(self._content))
@@ -150,6 +158,8 @@ def _definition(content: Any) -> Definition:
     params = reader.texts("params")
     event_type = reader.take("event_type", (str, type(None)), "a string", None)
     sink = reader.take("sink", (str, type(None)), "the name of a step", None)
+    aggregation = reader.take("aggregation", str, "a string", "skip_downstream")
+    on_change = reader.take("on_change", str, "a string", "fail")
     nodes = reader.take("steps", list, "a list of steps")
     reader.done()
     return Definition(
@@ -158,6 +168,8 @@ def _definition(content: Any) -> Definition:
         params=params,
         event_type=event_type,
         sink=sink,
+        aggregation=aggregation,
+        on_change=on_change,
         nodes=[_node(entry, index) for index, entry in enumerate(nodes)],
     )
 
@@ -197,6 +209,13 @@ def _node(content: Any, index: int) -> Node:
             "priority": reader.take("priority", int, "a whole number", 1),
             "on_failure": reader.take("on_failure", str, "'fail' or 'continue'", "fail"),
             "resources": reader.take("resources", dict, "an object of whole numbers", {}),
+            "collect": reader.lists("collect"),
+            "over": reader.names("over"),
+            # A number is let through: the step says why it is no join.
+            "join": reader.take("join", (str, int), "a string", "all_succeeded"),
+            "branch": reader.take("branch", bool, "true or false", False),
+            "expanded": reader.take("expanded", bool, "true or false", False),
+            **_effect(reader),
         }
     reader.done()
     return build(**common)
@@ -210,6 +229,18 @@ def _deps(reader: _Reader) -> Mapping[str, str] | tuple[str, ...]:
     if any(not isinstance(entry, str) for entry in entries):
         raise reader.error("deps", "must name steps")
     return value if isinstance(value, dict) else tuple(value)
+
+
+def _effect(reader: _Reader) -> dict[str, Any]:
+    if not reader.has("compensate"):
+        return {}
+    effect = _Reader(reader.take("compensate", dict, "an object"), node=reader.node, path="compensate")
+    values = {
+        "compensate": effect.take("undo", str, "'package.module:function'"),
+        "on_unknown": effect.take("on_unknown", str, "a string", "manual"),
+    }
+    effect.done()
+    return values
 
 
 def _retry(reader: _Reader) -> RetryPolicy:
@@ -267,8 +298,20 @@ def write_definition(definition: Definition) -> dict[str, Any]:
         "params": list(definition.params),
         "event_type": definition.event_type,
         "sink": definition.sink,
+        **_used(
+            aggregation=(definition.aggregation, "skip_downstream"),
+            on_change=(definition.on_change, "fail"),
+        ),
         "steps": [_write_node(node) for node in definition.nodes],
     }
+
+
+def _used(**members: tuple[Any, Any]) -> dict[str, Any]:
+    """
+    What differs from its default. What came later stands there only where it is used: other definitions keep
+    the fingerprint they had.
+    """
+    return {name: value for name, (value, default) in members.items() if value != default}
 
 
 def _write_node(node: Node) -> dict[str, Any]:
@@ -289,13 +332,8 @@ def _write_node(node: Node) -> dict[str, Any]:
                 "four_eyes": node.four_eyes,
             }
         }
-    # What came later stands there only where it is used: other definitions keep the fingerprint they had.
     policy = node.retry
-    rare = {
-        "jitter": float(policy.jitter),
-        "fatal": list(policy.fatal),
-        "retryable": list(policy.retryable),
-    }
+    undo = None if node.compensate is None else {"undo": node.compensate, "on_unknown": node.on_unknown}
     limits = {
         f"{name}_seconds": limit.total_seconds()
         for name, limit in (
@@ -307,8 +345,16 @@ def _write_node(node: Node) -> dict[str, Any]:
     }
     return (
         common
-        | ({"timeouts": limits} if limits else {})
-        | ({"resources": dict(node.resources)} if node.resources else {})
+        | _used(
+            timeouts=(limits, {}),
+            resources=(dict(node.resources), {}),
+            collect=({parameter: list(names) for parameter, names in node.collect.items()}, {}),
+            over=(dict(node.over), {}),
+            join=(node.join, "all_succeeded"),
+            branch=(node.branch, False),
+            expanded=(node.expanded, False),
+            compensate=(undo, None),
+        )
         | {
             "task": node.task,
             "retry": {
@@ -316,7 +362,11 @@ def _write_node(node: Node) -> dict[str, Any]:
                 "delay_seconds": node.retry.delay.total_seconds(),
                 "backoff": str(node.retry.backoff),
                 "max_delay_seconds": node.retry.max_delay.total_seconds(),
-                **{name: value for name, value in rare.items() if value},
+                **_used(
+                    jitter=(float(policy.jitter), 0.0),
+                    fatal=(list(policy.fatal), []),
+                    retryable=(list(policy.retryable), []),
+                ),
             },
             "approval": node.approval,
             "queue": node.queue,

@@ -2,32 +2,56 @@
 
 from __future__ import annotations
 
-import keyword
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from louver.canonical import encode
-from louver.errors import DefinitionError, ValueRefused
+from louver.errors import DefinitionError
+from louver.node_checks import (
+    JOINS,
+    NAME,
+    ON_FAILURE,
+    ON_UNKNOWN,
+    RESERVED_NAMES,
+    check_choice,
+    check_join,
+    check_literals,
+    check_name,
+    check_parameters,
+    check_task,
+    collected_in,
+    edges_in,
+    flag_in,
+    mapped_over_in,
+    texts_in,
+)
 from louver.policies import RetryPolicy
 from louver.resources import resources_in
 from louver.timeouts import Timeouts
 
-__all__ = ["NAME", "ON_FAILURE", "RESERVED_NAMES", "ApprovalNode", "Node", "OnFailure", "Step", "texts_in"]
+__all__ = [
+    "JOINS",
+    "NAME",
+    "ON_FAILURE",
+    "ON_UNKNOWN",
+    "RESERVED_NAMES",
+    "ApprovalNode",
+    "Join",
+    "Node",
+    "OnFailure",
+    "Step",
+    "texts_in",
+]
 
-RESERVED_NAMES = frozenset({"compensate", "outcome"})
-"""Task ids of the closing tasks that every Louver Dag has."""
-
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,199}", re.ASCII)
-"""What a node and a workflow may be called; Airflow takes it as task id and Dag id."""
-
-_TASK = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
-
-ON_FAILURE = ("fail", "continue")
 OnFailure = str
 """``fail``: the node's failure fails the run. ``continue``: it only skips what depends on it (row W7)."""
+
+Join = str
+"""
+When a node runs (row T15). ``all_succeeded``: all that it waits for succeeded. ``all_settled``: all ended,
+somehow. ``any_succeeded``: all ended, and one at least succeeded; nothing depends on who was first.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +63,15 @@ class Step:
     :param task: ``package.module:function``.
     :param deps: parameter to upstream node, whose result is injected; or a list of nodes, for order alone.
     :param after: more nodes to wait for, without their results.
+    :param collect: parameter to upstream nodes, whose results it gets as one list in this order.
+    :param over: parameter to the upstream node whose result is a list; the step runs once for each item of
+        it, with the item as that parameter (row W13). At most one.
     :param params: parameter of the function to parameter of the run.
     :param kwargs: literal arguments.
+    :param join: ``all_succeeded``, ``all_settled`` or ``any_succeeded``; with the latter two every injected
+        and collected value is a tagged result.
+    :param branch: the function's result is the name, or a list of the names, of the nodes directly behind
+        this one that run; the others of them are skipped.
     :param retry: how often the step is tried.
     :param timeouts: how long it may take to start, to run, and from one checkpoint to the next.
     :param approval: the approval node that must allow what this step does.
@@ -48,6 +79,11 @@ class Step:
     :param priority: Airflow's priority weight.
     :param on_failure: ``fail`` or ``continue``.
     :param resources: what it shares with others, by name, to units (:mod:`louver.resources`).
+    :param expanded: the platform runs it once for each item of a list that is no node's result, as Airflow
+        does with a task that a plain Dag maps.
+    :param compensate: ``package.module:function`` that undoes the step. The whole step is one effect then,
+        named after it, whose intent is its arguments.
+    :param on_unknown: of that effect: ``manual`` or ``retry``.
     :raises DefinitionError: naming the node and the attribute.
     """
 
@@ -55,8 +91,12 @@ class Step:
     task: str
     deps: Mapping[str, str] | Sequence[str] = field(default_factory=dict)
     after: Sequence[str] = ()
+    collect: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    over: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, str] = field(default_factory=dict)
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    join: Join = "all_succeeded"
+    branch: bool = False
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     timeouts: Timeouts = field(default_factory=Timeouts)
     approval: str | None = None
@@ -64,21 +104,22 @@ class Step:
     priority: int = 1
     on_failure: OnFailure = "fail"
     resources: Mapping[str, int] = field(default_factory=dict)
+    expanded: bool = False
+    compensate: str | None = None
+    on_unknown: str = "manual"
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
-        _check_task(self.name, "task", self.task)
-        _normalise_deps(self)
+        check_name(self.name)
+        check_task(self.name, "task", self.task)
+        deps, after = edges_in(self.name, self.deps, self.after)
+        object.__setattr__(self, "deps", deps)
+        object.__setattr__(self, "after", after)
+        object.__setattr__(self, "collect", collected_in(self.name, self.collect))
+        object.__setattr__(self, "over", mapped_over_in(self.name, self.over))
         object.__setattr__(self, "params", MappingProxyType(dict(self.params)))
         object.__setattr__(self, "kwargs", MappingProxyType(dict(self.kwargs)))
-        try:
-            encode(dict(self.kwargs))
-        except ValueRefused as error:
-            raise DefinitionError(str(error), node=self.name, attribute="kwargs") from error
-        if self.on_failure not in ON_FAILURE:
-            raise DefinitionError(
-                f"must be one of {', '.join(ON_FAILURE)}", node=self.name, attribute="on_failure"
-            )
+        check_literals(self.name, self.kwargs)
+        check_choice(self.on_failure, ON_FAILURE, node=self.name, attribute="on_failure")
         for attribute, text in (("approval", self.approval), ("queue", self.queue)):
             if text is not None and (not isinstance(text, str) or not text):
                 raise DefinitionError("must be a non-empty string", node=self.name, attribute=attribute)
@@ -91,7 +132,62 @@ class Step:
                 "must be a whole number from 1 to 1000000", node=self.name, attribute="priority"
             )
         object.__setattr__(self, "resources", resources_in(self.resources, node=self.name))
-        _check_parameters(self)
+        check_join(self.name, self.join)
+        flag_in(self.branch, node=self.name, attribute="branch")
+        flag_in(self.expanded, node=self.name, attribute="expanded")
+        self._check_effect()
+        self._check_shape()
+        check_parameters(
+            self.name,
+            {
+                "deps": self.inputs,
+                "collect": self.collect,
+                "over": self.over,
+                "params": self.params,
+                "kwargs": self.kwargs,
+            },
+        )
+
+    def _check_effect(self) -> None:
+        if self.compensate is not None:
+            check_task(self.name, "compensate", self.compensate)
+        elif self.on_unknown != "manual":
+            raise DefinitionError(
+                "is of the effect that a step with compensate is; name its undo",
+                node=self.name,
+                attribute="on_unknown",
+            )
+        check_choice(self.on_unknown, ON_UNKNOWN, node=self.name, attribute="on_unknown")
+
+    def _check_shape(self) -> None:
+        """What a node cannot be at the same time."""
+        if self.mapped and self.branch:
+            raise DefinitionError(
+                "a mapped step cannot branch: its indexes could choose differently; let a step behind it "
+                "read the whole list and branch",
+                node=self.name,
+                attribute="branch",
+            )
+        if self.mapped and self.join != "all_succeeded":
+            raise DefinitionError(
+                "a mapped step needs its list, so its join is all_succeeded; let a step before it join and "
+                "give the list",
+                node=self.name,
+                attribute="join",
+            )
+        if self.approval is not None and self.mapped:
+            raise DefinitionError(
+                "a person allows one act, so the step that acts on an approval cannot be mapped",
+                node=self.name,
+                attribute="over",
+            )
+        if self.approval is not None and self.join != "all_succeeded":
+            raise DefinitionError(
+                "a step that acts on an approval runs only where it was given, so its join is "
+                "all_succeeded; let a step before it join",
+                node=self.name,
+                attribute="join",
+            )
 
     @property
     def inputs(self) -> Mapping[str, str]:
@@ -99,9 +195,15 @@ class Step:
         return self.deps if isinstance(self.deps, Mapping) else {}
 
     @property
+    def mapped(self) -> bool:
+        """Whether it runs once for each item of a list."""
+        return bool(self.over) or self.expanded
+
+    @property
     def upstream(self) -> tuple[str, ...]:
         """Every node this one waits for, in declared order, each once."""
-        return _upstream(self)
+        collected = [name for names in self.collect.values() for name in names]
+        return tuple(dict.fromkeys([*self.inputs.values(), *collected, *self.over.values(), *self.after]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +214,8 @@ class ApprovalNode:
     :param name: as for a step.
     :param of: the step that will act on the decision; it must name this node as its ``approval``.
     :param payload: ``package.module:function`` that returns exactly the intent of the effect to allow.
-    :param deps: results handed to ``payload``, by parameter; or a list, for order alone.
+    :param deps: results handed to ``payload``, by parameter; or a list, for order alone. A mapped node gives
+        the list of its results.
     :param after: more nodes to wait for.
     :param params: parameter of ``payload`` to parameter of the run.
     :param kwargs: literal arguments of ``payload``.
@@ -135,9 +238,11 @@ class ApprovalNode:
     four_eyes: bool = False
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
-        _check_task(self.name, "approve.payload", self.payload)
-        _normalise_deps(self)
+        check_name(self.name)
+        check_task(self.name, "approve.payload", self.payload)
+        deps, after = edges_in(self.name, self.deps, self.after)
+        object.__setattr__(self, "deps", deps)
+        object.__setattr__(self, "after", after)
         object.__setattr__(self, "params", MappingProxyType(dict(self.params)))
         object.__setattr__(self, "kwargs", MappingProxyType(dict(self.kwargs)))
         approvers = texts_in(self.approvers, node=self.name, attribute="approve.approvers")
@@ -150,9 +255,8 @@ class ApprovalNode:
                     attribute="approve.expires_after_seconds",
                 )
             object.__setattr__(self, "expires_after", float(self.expires_after))
-        if not isinstance(self.four_eyes, bool):
-            raise DefinitionError("must be true or false", node=self.name, attribute="approve.four_eyes")
-        _check_parameters(self)
+        flag_in(self.four_eyes, node=self.name, attribute="approve.four_eyes")
+        check_parameters(self.name, {"deps": self.inputs, "params": self.params, "kwargs": self.kwargs})
 
     @property
     def retry(self) -> RetryPolicy:
@@ -175,6 +279,31 @@ class ApprovalNode:
         return {}
 
     @property
+    def join(self) -> Join:
+        """Nobody is asked about what did not come to be."""
+        return "all_succeeded"
+
+    @property
+    def collect(self) -> Mapping[str, Sequence[str]]:
+        """A payload takes results one by one."""
+        return {}
+
+    @property
+    def over(self) -> Mapping[str, str]:
+        """A person is asked once."""
+        return {}
+
+    @property
+    def branch(self) -> bool:
+        """A person allows or refuses; what runs next is for a step to say."""
+        return False
+
+    @property
+    def mapped(self) -> bool:
+        """A person is asked once."""
+        return False
+
+    @property
     def inputs(self) -> Mapping[str, str]:
         """Parameter to the upstream node whose result it takes."""
         return self.deps if isinstance(self.deps, Mapping) else {}
@@ -182,69 +311,7 @@ class ApprovalNode:
     @property
     def upstream(self) -> tuple[str, ...]:
         """Every node this one waits for, in declared order, each once."""
-        return _upstream(self)
+        return tuple(dict.fromkeys([*self.inputs.values(), *self.after]))
 
 
 Node = Step | ApprovalNode
-
-
-def _check_name(name: Any) -> None:
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise DefinitionError(
-            "must start with a letter or '_' and go on with letters, digits, '_', '.' or '-'",
-            node=str(name)[:80],
-            attribute="name",
-        )
-    if name in RESERVED_NAMES:
-        raise DefinitionError("is the name of a closing task; take another", node=name, attribute="name")
-
-
-def _check_task(node: str, attribute: str, task: Any) -> None:
-    if not isinstance(task, str) or not _TASK.fullmatch(task):
-        raise DefinitionError("must be 'package.module:function'", node=node, attribute=attribute)
-
-
-def _normalise_deps(node: Step | ApprovalNode) -> None:
-    deps, after = node.deps, texts_in(node.after, node=node.name, attribute="after")
-    if isinstance(deps, str):
-        raise DefinitionError("must be a mapping or a list, not a string", node=node.name, attribute="deps")
-    if not isinstance(deps, Mapping):
-        deps, after = {}, (*deps, *after)
-    if len(set(after)) < len(after):
-        raise DefinitionError("names a node twice", node=node.name, attribute="deps")
-    object.__setattr__(node, "deps", MappingProxyType(dict(deps)))
-    object.__setattr__(node, "after", after)
-
-
-def texts_in(value: Sequence[str], *, node: str | None, attribute: str) -> tuple[str, ...]:
-    """The strings in a sequence; a single string is one too to Python, but nobody means its letters."""
-    if isinstance(value, str) or any(not isinstance(item, str) for item in value):
-        raise DefinitionError("must be a list of strings", node=node, attribute=attribute)
-    return tuple(value)
-
-
-def _upstream(node: Step | ApprovalNode) -> tuple[str, ...]:
-    return tuple(dict.fromkeys([*node.inputs.values(), *node.after]))
-
-
-def _check_parameters(node: Step | ApprovalNode) -> None:
-    givers: dict[str, Mapping[str, Any]] = {
-        "deps": node.inputs,
-        "params": node.params,
-        "kwargs": node.kwargs,
-    }
-    seen: set[str] = set()
-    for attribute, names in givers.items():
-        for name in names:
-            problem = _parameter_problem(name, seen)
-            if problem is not None:
-                raise DefinitionError(problem, node=node.name, attribute=attribute)
-            seen.add(name)
-
-
-def _parameter_problem(name: Any, seen: set[str]) -> str | None:
-    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
-        return f"{str(name)[:80]!r} cannot be a parameter of a Python function"
-    if name == "ctx":
-        return "'ctx' is the task context; take another name"
-    return f"parameter {name!r} is given twice" if name in seen else None

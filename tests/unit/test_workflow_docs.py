@@ -1,0 +1,40 @@
+"""The examples of docs/workflows.md print what the page says, each as the module of its own that it is."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "workflows.md"
+
+EXAMPLES = re.findall(
+    r"^```python\n# (\w+)\.py\n(.*?)^```\n\n^```text\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL
+)
+
+
+def test_every_example_says_what_it_prints() -> None:
+    assert len(EXAMPLES) == PAGE.read_text().count("```python\n") > 5
+
+
+@pytest.mark.parametrize(("name", "text", "printed"), EXAMPLES, ids=[name for name, _, _ in EXAMPLES])
+def test_an_example_prints_what_the_page_says(
+    name: str, text: str, printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = f"page_{name}"
+    (tmp_path / f"{module}.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    output = io.StringIO()
+
+    try:
+        with contextlib.redirect_stdout(output):
+            importlib.import_module(module)
+    finally:
+        sys.modules.pop(module, None)
+
+    assert output.getvalue() == printed
