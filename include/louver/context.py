@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn, Protocol
 
 from louver.effects import EffectCall, Verification, run_effect
-from louver.errors import ApprovalStale, ConfigurationError, require_text
+from louver.errors import ApprovalStale, ConfigurationError, StepSkipped, require_text
 from louver.ledger.names import OnUnknown
 from louver.ledger.records import STATE
 from louver.ledger.requests import Progress
@@ -156,6 +156,18 @@ class TaskContext:
     async def acheckpoint(self, state: Any = ...) -> None:
         """As :meth:`checkpoint`, for ``async`` code: the event loop goes on meanwhile."""
         await asyncio.get_running_loop().run_in_executor(None, self.checkpoint, state)
+
+    def skip(self, reason: str) -> NoReturn:
+        """
+        End the step without a result: it has nothing to do.
+
+        What depends on it goes by its join; the effects that it has done stay.
+
+        :param reason: for the task's log; ids and states, never payload.
+        :raises StepSkipped: always.
+        """
+        self.log.info("skipped: %s", reason)
+        raise StepSkipped(reason)
 
     def heartbeat(self) -> None:
         """As :meth:`checkpoint` without a state."""

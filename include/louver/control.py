@@ -8,9 +8,10 @@ start.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 
 from louver.errors import CommandRefused
 from louver.ledger.contract import Ledger
@@ -19,7 +20,51 @@ from louver.ledger.records import CommandRecord, TaskRecord
 from louver.ledger.requests import CommandRequest
 from louver.states import TaskState
 
-__all__ = ["PAUSE_NONCE", "ROLLED_BACK", "Sent", "is_pause", "judge_command", "open_commands", "send"]
+__all__ = [
+    "ENDING",
+    "PAUSE_NONCE",
+    "ROLLED_BACK",
+    "Ending",
+    "Sent",
+    "is_pause",
+    "judge_command",
+    "open_commands",
+    "send",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """
+    How a command that ends a task does so.
+
+    :param to: the state it ends in.
+    :param asked: the trigger that leads to ``stopping``, or at once to the end of a task without a process.
+    :param confirmed: the trigger that leads from ``stopping`` to the end.
+    :param done: what has become of the task, in a word.
+    """
+
+    to: TaskState
+    asked: str
+    confirmed: str
+    done: str
+
+
+ENDING: Mapping[Verb, Ending] = MappingProxyType(
+    {
+        Verb.STOP: Ending(
+            to=TaskState.STOPPED, asked="user:stop", confirmed="runtime:stop_confirmed", done="stopped"
+        ),
+        Verb.CANCEL: Ending(
+            to=TaskState.CANCELLED,
+            asked="orchestrator:cascade",
+            confirmed="runtime:cascade_confirmed",
+            done="cancelled",
+        ),
+    }
+)
+"""The commands that end a task; a person's goes before the orchestration's."""
+
 
 PAUSE_NONCE = "pause-"
 """What the nonce of a park begins with where a person paused the task; others wait for an approval."""
@@ -58,7 +103,7 @@ def judge_command(verb: Verb, record: TaskRecord | None, pending: Sequence[Comma
     asked = {command.verb for command in pending}
     if state.terminal:
         raise CommandRefused(f"it is {state}; {verb} comes too late", state=state)
-    if Verb.STOP in asked or state in _LEAVING:
+    if asked & ENDING.keys() or state in _LEAVING:
         raise CommandRefused(f"it is {state} and is being stopped already", state=state)
     if verb is Verb.PAUSE:
         if is_pause(record):

@@ -31,6 +31,8 @@ Every error that Louver raises on purpose, under one root.
     ├── AttemptsExhausted           a step used up its attempts
     ├── CompensationFailed          an undo failed, or could not be found
     ├── UpstreamUndone              what the step builds on was undone
+    ├── NotRun                      the workflow's rules skip or cancel a step
+    ├── StepSkipped                 a step's own code wants to be skipped
     ├── CommandRefused              a command that makes no sense in the task's state
     ├── TimeoutReached              a step took longer than it may
     └── TaskCancelled               a stop was asked for, seen at a checkpoint
@@ -70,6 +72,8 @@ __all__ = [
     "LedgerSchemaError",
     "LedgerUnavailable",
     "LouverError",
+    "NotRun",
+    "StepSkipped",
     "Superseded",
     "TaskCancelled",
     "TimeoutReached",
@@ -275,6 +279,14 @@ class CompensationFailed(LouverError):
     """A compensation failed and waits for a person."""
 
 
+class NotRun(LouverError):
+    """The workflow's rules do not let the step run."""
+
+
+class StepSkipped(LouverError):
+    """The step has nothing to do; what depends on it goes by its join."""
+
+
 class UpstreamUndone(LouverError):
     """What this step builds on was undone; clear the upstream step too."""
 
@@ -304,7 +316,15 @@ class TimeoutReached(LouverError):
 
 
 class TaskCancelled(LouverError):
-    """The task was asked to stop."""
+    """
+    The task was asked to stop.
+
+    :param state: how it ended, where the ledger has recorded that already.
+    """
+
+    def __init__(self, message: str | None = None, *, state: Any = None) -> None:
+        self.state = state
+        super().__init__(message)
 
 
 _LONGEST = 1000

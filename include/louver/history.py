@@ -15,9 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from louver.control import ENDING
 from louver.history_pairs import BY_PEOPLE, PROMPT, following_pairs, pair
 from louver.ledger.names import Verb
-from louver.ledger.records import CommandRecord, TransitionRecord
+from louver.ledger.records import AcceptanceRecord, CommandRecord, TransitionRecord
 from louver.platform_events import PlatformEvent
 from louver.states import Precision, TaskState
 
@@ -68,8 +69,7 @@ _VERBS = {
     "runtime:pause_reached": Verb.PAUSE,
     "runtime:pause_rolled_back": Verb.RESUME,
     "user:resume": Verb.RESUME,
-    "user:stop": Verb.STOP,
-    "runtime:stop_confirmed": Verb.STOP,
+    **{trigger: verb for verb, end in ENDING.items() for trigger in (end.asked, end.confirmed)},
 }
 """Which command somebody's name in such a transition comes from."""
 
@@ -78,6 +78,7 @@ def history(
     transitions: Iterable[TransitionRecord],
     events: Iterable[PlatformEvent] = (),
     commands: Iterable[CommandRecord] = (),
+    acceptances: Iterable[AcceptanceRecord] = (),
 ) -> list[HistoryRow]:
     """
     The timeline of a run, or of some of its tasks.
@@ -85,6 +86,7 @@ def history(
     :param transitions: the ledger's, each task's in their order.
     :param events: the platform's, in any order.
     :param commands: the ledger's: they tell by what way somebody asked for what a process carried out.
+    :param acceptances: definitions that the run went on under.
     """
     asked = list(commands)
     stored: dict[_Place, list[TransitionRecord]] = defaultdict(list)
@@ -95,11 +97,35 @@ def history(
     for event in events:
         if not _is_recorded(event, rows):
             told[event.task_id, event.map_index].append(event)
-    placed: list[tuple[datetime, HistoryRow]] = []
+    placed: list[tuple[datetime, HistoryRow]] = [(one.accepted_at, _accepted(one)) for one in acceptances]
     for place in sorted(stored.keys() | told.keys(), key=_order):
         placed += _of_task(stored[place], sorted(told[place], key=_when))
     # Stable: what happened at one moment stays in the order of its task.
     return [_with_way(row, asked) for _, row in sorted(placed, key=lambda entry: entry[0])]
+
+
+def _accepted(one: AcceptanceRecord) -> HistoryRow:
+    """That the run goes on under another definition: it concerns all of it, whichever step found out."""
+    return HistoryRow(
+        at=one.accepted_at,
+        since=None,
+        precision=Precision.EXACT,
+        task_id=None,
+        map_index=-1,
+        from_state=None,
+        to_state=None,
+        said=None,
+        said_at=None,
+        trigger="definition:accepted",
+        actor=None,
+        reason=f"{one.to_version} instead of {one.from_version}, by {one.task_id}: {one.reason}",
+        generation=None,
+        attempt=None,
+        try_number=None,
+        source=str(one.source),
+        recorded_by=str(one.source),
+        recorded_at=one.accepted_at,
+    )
 
 
 def _with_way(row: HistoryRow, commands: Iterable[CommandRecord]) -> HistoryRow:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from louver.control import ROLLED_BACK
+from louver.control import ENDING, ROLLED_BACK
 from louver.ledger.names import CommandState, Verb
 from louver.ledger.records import CommandRecord
 
@@ -42,7 +42,7 @@ class Intentions:
     """
     What is to be carried out, one at most, and what is settled without that.
 
-    :param stop: to be carried out.
+    :param stop: to be carried out; a person's, else the orchestration's.
     :param pause: to be carried out.
     """
 
@@ -67,9 +67,12 @@ def judge_intentions(
         settled.extend(_refused(command, f"a {verb} was asked for already") for command in found[1:])
         return found[0] if found else None
 
-    stop, pause, resume = one(Verb.STOP), one(Verb.PAUSE), one(Verb.RESUME)
+    stop, cancel, pause, resume = one(Verb.STOP), one(Verb.CANCEL), one(Verb.PAUSE), one(Verb.RESUME)
+    others = [command for command in (cancel, pause, resume) if command is not None]
+    if stop is None and cancel is not None:
+        stop = others.pop(0)
     if stop is not None:
-        settled += [_refused(command, "it was stopped") for command in (pause, resume) if command is not None]
+        settled += [_refused(command, f"it was {ENDING[stop.verb].done}") for command in others]
         return Intentions(stop=stop, settled=settled)
     if resume is None:
         return Intentions(pause=pause, settled=settled)

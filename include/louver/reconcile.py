@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from louver.control import is_pause
+from louver.control import ENDING, is_pause
 from louver.errors import TimeoutReached
 from louver.ledger.names import TaskKey, Verb
 from louver.ledger.records import ApprovalRecord, CommandRecord, TaskRecord, TouchRecord
@@ -40,6 +40,8 @@ __all__ = ["Patience", "TaskFacts", "Witness", "decide_task", "state_after"]
 _KILLED_WITHIN = timedelta(seconds=30)
 _EXPIRED_FOR = timedelta(seconds=30)
 _SENDER = timedelta(seconds=5)
+
+_NO_REACTION = "it was asked to stop and does not react"
 
 _REFUSED = frozenset({TaskState.FAILED, TaskState.STOPPED, TaskState.LOST, TaskState.CANCELLED})
 
@@ -204,8 +206,9 @@ class _Case:
         """Its process is gone: by proof, or since the platform has had time enough to end it."""
         proof = "its process is proven dead" if dead else "nobody can prove that its process ended"
         if record.state is TaskState.STOPPING:
-            stop = self._first(Verb.STOP)
-            to, trigger = (TaskState.STOPPED, "runtime:stop_confirmed")
+            stop = self._ending()
+            ending = ENDING[stop.verb if stop is not None else Verb.STOP]
+            to, trigger = ending.to, ending.confirmed
             if not dead:
                 to, trigger = (TaskState.LOST, "runtime:grace_used_up")
             actor = stop.actor if stop is not None else None
@@ -232,12 +235,13 @@ class _Case:
         if record.state is TaskState.STOPPING:
             if self.now - record.updated_at < self.patience.stop_grace:
                 return []
-            return [(self._end(None, why="it was asked to stop and does not react"),)]
-        stop = self._first(Verb.STOP)
+            return [(self._end(None, skipped=self._cancels(), why=_NO_REACTION),)]
+        stop = self._ending()
         if stop is not None and self.now - stop.sent_at >= self.patience.stop_grace:
-            change = Change(to=TaskState.STOPPING, trigger="user:stop", actor=stop.actor, reason=stop.reason)
-            why = "it was asked to stop and does not react"
-            return [(self._mark(why, change), self._end(None, why=why))]
+            asked = ENDING[stop.verb].asked
+            change = Change(to=TaskState.STOPPING, trigger=asked, actor=stop.actor, reason=stop.reason)
+            skipped = self._cancels()
+            return [(self._mark(_NO_REACTION, change), self._end(None, skipped=skipped, why=_NO_REACTION))]
         overrun = self._overrun(record)
         if overrun is None or self.facts.node is None:
             return []
@@ -277,7 +281,8 @@ class _Case:
             # Of a run that is over nothing starts, so nothing starts too late.
             return [self._late_to_start(record)] if seen.shown is Shown.WAITING and not self.over else []
         if record.state in _REFUSED and seen.shown in (Shown.WAITING, Shown.RETRYING):
-            return [(self._end(None, why=f"it is {record.state} already"),)]
+            cancelled = record.state is TaskState.CANCELLED
+            return [(self._end(None, skipped=cancelled, why=f"it is {record.state} already"),)]
         return []
 
     # Nobody is inside, says the ledger
@@ -343,7 +348,7 @@ class _Case:
             command
             for command in self.facts.commands
             if command.generation == record.generation
-            and (command.verb is Verb.STOP or (command.verb is Verb.RESUME and is_pause(record)))
+            and (command.verb in ENDING or (command.verb is Verb.RESUME and is_pause(record)))
             and self.now - command.sent_at >= self.patience.sender
         ]
         if wanted:
@@ -360,7 +365,8 @@ class _Case:
             if record is not None and command.generation < record.generation:
                 found.append((self._close(command, "the task was cleared since"),))
             elif after.terminal and after is not self.facts.state:
-                stopped = after is TaskState.STOPPED and command.verb is Verb.STOP
+                ending = ENDING.get(command.verb)
+                stopped = ending is not None and after is ending.to
                 found.append((self._close(command, f"it is {after}", carried_out=stopped),))
             elif after.terminal and self._quiet_for() >= self.patience.silence:
                 found.append((self._close(command, f"it is {after} already"),))
@@ -374,15 +380,24 @@ class _Case:
             task=self.facts.key, seen=self.facts.record, changes=changes, max_tries=max_tries, why=why
         )
 
-    def _end(self, retry_in: timedelta | None, *, why: str) -> EndOnPlatform:
+    def _end(self, retry_in: timedelta | None, *, skipped: bool = False, why: str) -> EndOnPlatform:
         seen = self.facts.seen
         return EndOnPlatform(
             task=self.facts.key,
             try_number=seen.try_number,
             while_shown=seen.shown,
             retry_in=retry_in,
+            skipped=skipped,
             why=why,
         )
+
+    def _ending(self) -> CommandRecord | None:
+        """The command that ends the task, if one was given: a person's goes first."""
+        return next((found for verb in ENDING if (found := self._first(verb)) is not None), None)
+
+    def _cancels(self) -> bool:
+        command = self._ending()
+        return command is not None and command.verb is Verb.CANCEL
 
     def _first(self, verb: Verb) -> CommandRecord | None:
         generation = self.facts.record.generation if self.facts.record is not None else 1

@@ -18,6 +18,7 @@ from louver.sightings import Shown
 from louver.states import RunState
 
 __all__ = [
+    "CancelTask",
     "Chain",
     "CloseCommand",
     "CloseRun",
@@ -57,12 +58,14 @@ class EndOnPlatform:
     :param try_number: of the platform's row; another one now: do nothing.
     :param while_shown: what the row has to show.
     :param retry_in: the platform tries it again after so long; None where it is not to.
+    :param skipped: it is shown as skipped then, and not as failed: the orchestration has cancelled it.
     """
 
     task: TaskKey
     try_number: int
     while_shown: Shown
     retry_in: timedelta | None
+    skipped: bool = False
     why: str
 
 
@@ -102,6 +105,21 @@ class PassAnswerOn:
     """Give a parked task the answer that the platform has recorded and not acted upon."""
 
     task: TaskKey
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelTask:
+    """
+    A task that fails fast with the run.
+
+    :param seen: its record; None where it was never opened.
+    :param ask: a process holds it, or a person is asked: it is told to end. Otherwise it is marked.
+    """
+
+    task: TaskKey
+    seen: TaskRecord | None
+    ask: bool
     why: str
 
 
@@ -157,6 +175,7 @@ class Compensate:
 
 Repair = (
     Mark
+    | CancelTask
     | EndOnPlatform
     | CloseCommand
     | Deliver

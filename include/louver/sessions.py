@@ -38,6 +38,7 @@ class Claim:
     :param process: host, process id and start time, to prove its death by.
     :param source: who it is.
     :param nonce: on a resume, what the park stored.
+    :param fate: what the workflow's rules make of the task instead of running it: it is skipped or cancelled.
     """
 
     try_number: int
@@ -45,6 +46,7 @@ class Claim:
     process: str
     source: Source
     nonce: str | None = None
+    fate: Change | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +101,22 @@ def plan_opening(record: TaskRecord, claim: Claim, *, incarnation: int) -> Openi
     :param incarnation: that of the run.
     :raises Superseded: for an older attempt, or a resume whose nonce is not (or no longer) the stored one.
     """
+    opening = _plan(record, claim, incarnation=incarnation)
+    return opening if claim.fate is None else _fated(opening, claim.fate)
+
+
+def _fated(opening: Opening, fate: Change) -> Opening:
+    """The task ends where it would have started; whatever was found over stays as it is."""
+    if opening.entry is not Entry.START:
+        return opening
+    before = list(opening.changes[:-1])
+    if before and before[-1].trigger == "orchestrator:dependencies_resolved":
+        # They never were.
+        before.pop()
+    return replace(opening, entry=Entry.OVER, changes=[*before, fate])
+
+
+def _plan(record: TaskRecord, claim: Claim, *, incarnation: int) -> Opening:
     if incarnation < record.incarnation:
         raise Superseded(f"{record.key}: the run was deleted and made again; this process is of the old one")
     reborn = incarnation > record.incarnation

@@ -14,6 +14,7 @@ from datetime import datetime
 from enum import Enum
 
 from louver.definition import Definition
+from louver.evaluation import may_run
 from louver.ledger.records import TaskRecord
 from louver.nodes import Node
 from louver.sessions import Change
@@ -103,18 +104,20 @@ def in_order(definition: Definition) -> tuple[Node, ...]:
     return tuple(ordered)
 
 
-def explains_skip(node: Node | None, states: Mapping[str, TaskState]) -> bool | None:
+def explains_skip(node: Node | None, states: Mapping[str, TaskState], *, whole: bool = True) -> bool | None:
     """
     Whether an upstream did not deliver, so that the node is rightly skipped.
 
     :param node: None where the definition has no such node.
     :param states: of the nodes, as far as they are known.
+    :param whole: it is skipped as a whole, and not one index of it.
     :returns: None where that is not settled yet.
     """
-    upstream = [states.get(name, TaskState.PENDING) for name in node.upstream] if node is not None else []
-    if any(state.terminal and state is not TaskState.SUCCEEDED for state in upstream):
-        return True
-    return None if any(not state.terminal for state in upstream) else False
+    if node is None:
+        return False
+    allowed = may_run(node, [states.get(name, TaskState.PENDING) for name in node.upstream])
+    # Of a mapped step whose list is empty nothing runs either.
+    return None if allowed is None else not allowed or (node.mapped and whole)
 
 
 def missed_change(state: TaskState, sighting: Sighting, *, explained: bool | None) -> Change | None:

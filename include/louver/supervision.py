@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from threading import RLock
 
 from louver.clock import Clock
-from louver.control import PAUSE_NONCE, ROLLED_BACK
+from louver.control import ENDING, PAUSE_NONCE, ROLLED_BACK
 from louver.errors import IllegalTransition, LedgerUnavailable, Superseded, TaskCancelled, TimeoutReached
 from louver.intentions import NOT_PAUSED, TAKEN_BACK, judge_intentions
 from louver.ledger.contract import Ledger
@@ -165,9 +165,12 @@ class Supervision:
                 close = ledger.complete_command if one.done else ledger.refuse_command
                 close(one.command, outcome=one.outcome, now=self._clock.now())
             if found.stop is not None:
-                change = _change(TaskState.STOPPED, "user:stop", found.stop)
-                if self._obey(found.stop, change, outcome="stopped before it started"):
-                    raise TaskCancelled("a stop was asked for before it started")
+                ending = ENDING[found.stop.verb]
+                change = _change(ending.to, ending.asked, found.stop)
+                if self._obey(found.stop, change, outcome=f"{ending.done} before it started"):
+                    raise TaskCancelled(
+                        f"a {found.stop.verb} was asked for before it started", state=ending.to
+                    )
             elif found.pause is not None:
                 nonce = _nonce()
                 change = _change(TaskState.PAUSED, "user:pause", found.pause)
@@ -224,7 +227,7 @@ class Supervision:
             if self._superseded is not None:
                 raise self._superseded
             if self._stop is not None:
-                raise TaskCancelled("a stop was asked for")
+                raise TaskCancelled(f"a {self._stop.verb} was asked for")
             if self.overrun is not None:
                 raise TimeoutReached(str(self.overrun), overrun=self.overrun)
             if self._pause is None:
@@ -274,9 +277,9 @@ class Supervision:
                     break
         self._meet()
 
-    def stopped(self) -> bool:
+    def stopped(self) -> TaskState | None:
         """
-        Record that the code has stopped; False where nobody had asked for it.
+        Record that the code has stopped: how the task ended, None where nobody had asked for it.
 
         :raises Superseded: where this process has been replaced.
         """
@@ -284,9 +287,10 @@ class Supervision:
             stop, self._stop = self._stop, None
             self._signs.last_word()
             if stop is None:
-                return False
-            self._obey(stop, _change(TaskState.STOPPED, "runtime:stop_confirmed", stop), outcome="stopped")
-            return True
+                return None
+            ending = ENDING[stop.verb]
+            self._obey(stop, _change(ending.to, ending.confirmed, stop), outcome=ending.done)
+            return ending.to
 
     def ended(self, how: str) -> None:
         """Close what was asked for and came too late, and tell the last word about progress."""
@@ -312,13 +316,17 @@ class Supervision:
         return self._ledger.claim_commands(self._token, lease_until=now + _CLAIM, now=now)
 
     def _take_up(self, commands: tuple[CommandRecord, ...], now: datetime) -> None:
-        stop = self._one_of(commands, Verb.STOP, held=self._stop)
-        if stop is not None:
-            first = self._stop is None
-            self._stop = stop
-            if first:
-                self._stop_at = now
-                self._advance(_change(TaskState.STOPPING, "user:stop", stop))
+        for verb, ending in ENDING.items():
+            held = self._stop
+            if held is not None and held.verb is not verb:
+                self._refuse(commands, verb, f"a {held.verb} was asked for already")
+                continue
+            stop = self._one_of(commands, verb, held=held)
+            if stop is not None:
+                self._stop = stop
+                if held is None:
+                    self._stop_at = now
+                    self._advance(_change(TaskState.STOPPING, ending.asked, stop))
         pause = self._one_of(commands, Verb.PAUSE, held=self._pause)
         if pause is not None:
             if self._stop is not None or self._in_place:

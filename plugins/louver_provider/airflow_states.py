@@ -10,19 +10,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from louver.cascade import cascade
 from louver.clock import SystemClock
 from louver.closing import definition_of
 from louver.definition import Definition
 from louver.ledger.names import TaskKey
-from louver.ledger.records import TaskRecord
+from louver.node_states import states_by_node
 from louver.sessions import Change
 from louver.sightings import Shown, Sighting, explains_skip, in_order, missed_change
 from louver.states import Source, TaskState
+from louver_provider.foreign_tasks import behind_others
 
 if TYPE_CHECKING:
     from louver_provider.runtime import StepProcess
 
-__all__ = ["change_from_airflow", "settle_from_airflow", "shown_by"]
+__all__ = [
+    "cancel_others",
+    "change_from_airflow",
+    "settle_for_rules",
+    "settle_from_airflow",
+    "shown_by",
+]
 
 _SHOWN = {
     None: Shown.NOTHING,
@@ -63,36 +71,91 @@ def change_from_airflow(
 
 def settle_from_airflow(ti: Any, process: StepProcess) -> None:
     """
-    Append to the ledger what only Airflow knows about the steps of this run; called once they are all over.
+    Append to the ledger what only Airflow knows about the steps of this run that are over.
 
     The steps are those of the definition that the run began under: a deploy may have taken one away.
     """
     definition = definition_of(process.start.key, process.ledger)
-    known = {record.task_id: record for record in process.ledger.list_tasks(process.start.key)}
+    known = {record.key: record for record in process.ledger.list_tasks(process.start.key)}
     shown = _airflow_states(ti, definition)
-    states = {name: record.state for name, record in known.items()}
+    by_others = behind_others(ti, definition)
     now = SystemClock().now()
+    states = {key: record.state for key, record in known.items()}
     for node in in_order(definition):
-        name, record = node.name, known.get(node.name)
-        explained = explains_skip(node, states)
-        change = change_from_airflow(
-            states.get(name, TaskState.PENDING), shown.get(name, "removed"), explained=explained
-        )
-        if change is None:
-            continue
-        states[name] = change.to
-        key = TaskKey(ti.dag_id, ti.run_id, name)
-        row = process.ledger.mark(key, change, session=_session(record), source=Source.WORKER, now=now)
-        if row is not None:
-            process.log.tell(
-                "state", "%s: state %s -> %s (%s)", name, row.from_state, row.to_state, row.trigger
+        for index in sorted(shown.get(node.name, {-1: "removed"})):
+            key = TaskKey(ti.dag_id, ti.run_id, node.name, index)
+            airflow_state = shown.get(node.name, {}).get(index, "removed")
+            if airflow_state == "removed" and index >= 0 and key not in known:
+                # Beyond the end of a list that was longer before a clear.
+                continue
+            explained = explains_skip(node, states_by_node(definition, states), whole=index < 0)
+            explained = explained or node.name in by_others
+            change = change_from_airflow(
+                states.get(key, TaskState.PENDING), airflow_state, explained=explained
             )
+            if change is None:
+                continue
+            states[key] = change.to
+            session = known[key].session if key in known else 0
+            row = process.ledger.mark(key, change, session=session, source=Source.WORKER, now=now)
+            if row is not None:
+                process.log.tell("state", "%s: %s -> %s (%s)", key, row.from_state, row.to_state, row.trigger)
 
 
-def _session(record: TaskRecord | None) -> int:
-    return 0 if record is None else record.session
+def settle_for_rules(ti: Any, process: StepProcess) -> set[TaskKey]:
+    """
+    Bring the ledger up to what a step needs that decides by its own rules whether it runs.
+
+    :returns: tasks that Airflow has taken up again, after a clear, though the ledger holds them for over.
+    """
+    settle_from_airflow(ti, process)
+    definition = definition_of(process.start.key, process.ledger)
+    return {
+        TaskKey(ti.dag_id, ti.run_id, name, index)
+        for name, indexes in _airflow_states(ti, definition).items()
+        for index, state in indexes.items()
+        if not shown_by(state).over
+    }
 
 
-def _airflow_states(ti: Any, definition: Definition) -> Mapping[str, str | None]:
+def cancel_others(ti: Any, process: StepProcess) -> None:
+    """Cancel what is left of a run that fails fast, where it has failed."""
+    run = process.start.key
+    definition = definition_of(run, process.ledger)
+    if definition.aggregation != "fail_fast":
+        return
+    over = {
+        TaskKey(ti.dag_id, ti.run_id, name, index)
+        for name, indexes in _airflow_states(ti, definition).items()
+        for index, state in indexes.items()
+        if shown_by(state).over
+    }
+    ended = {task.key for task in process.ledger.list_tasks(run) if task.state.terminal}
+    done = cascade(
+        definition,
+        run,
+        process.ledger,
+        source=Source.WORKER,
+        # What is over for the ledger and not for Airflow was cleared; this very task has just ended.
+        unsettled=ended - over - {process.key},
+        now=SystemClock().now(),
+    )
+    for one in done:
+        process.log.tell(
+            "cascade", "%s is %s: %s", one.task, "told to end" if one.ask else "cancelled", one.why
+        )
+
+
+def _airflow_states(ti: Any, definition: Definition) -> Mapping[str, Mapping[int, str | None]]:
+    """Node name to map index to Airflow's state."""
     found = ti.get_task_states(dag_id=ti.dag_id, task_ids=list(definition.names), run_ids=[ti.run_id])
-    return dict(found.get(ti.run_id, {}))
+    mapped = {node.name for node in definition.nodes if node.mapped}
+    shown: dict[str, dict[int, str | None]] = {}
+    for label, state in found.get(ti.run_id, {}).items():
+        # Airflow writes the index behind the name, and a name may end like that too.
+        name, _, index = label.rpartition("_")
+        if name in mapped and index.isdigit() and label not in definition.names:
+            shown.setdefault(name, {})[int(index)] = state
+        else:
+            shown.setdefault(label, {})[-1] = state
+    return shown

@@ -22,19 +22,18 @@ from typing import Any
 from airflow.sdk import DAG
 
 from louver.binding import bind
+from louver.closing import COMPENSATE, OUTCOME
 from louver.cloudevents import EventProfile
-from louver.definition import ApprovalNode, Definition
+from louver.definition import ApprovalNode, Definition, Node
 from louver.errors import DefinitionError
 from louver.intake import Intake, profile_for
+from louver.sightings import in_order
 from louver_provider.operators.closing import CompensateOperator, OutcomeOperator
-from louver_provider.operators.step import ApprovalOperator, StepOperator
+from louver_provider.operators.step import ApprovalOperator, StepOperator, node_arguments
+from louver_provider.run_times import RUN_TIMES
+from louver_provider.task_arguments import TaskArguments, checked_task_arguments, refuse_of_dag
 
 __all__ = ["build_dag", "dag_from_file"]
-
-_REFUSED = {
-    "dagrun_timeout": "it counts the time that people take and skips the closing tasks",
-    "fail_fast": "it skips the closing tasks",
-}
 
 
 def build_dag(
@@ -42,6 +41,7 @@ def build_dag(
     *,
     tasks: Mapping[str, Callable[..., Any]] | None = None,
     profile: EventProfile | None = None,
+    task_arguments: TaskArguments | None = None,
     **dag_arguments: Any,
 ) -> DAG:
     """
@@ -50,11 +50,19 @@ def build_dag(
     :param definition: the workflow.
     :param tasks: functions by ``package.module:function`` or node name; what is missing is imported.
     :param profile: checks events, where the definition has an ``event_type`` of its own kind.
+    :param task_arguments: Airflow's own arguments by node, or by closing task: ``{"extract": {"pool": "db",
+        "outlets": [Asset("rows")]}}``; those that Louver decides are refused.
     :param dag_arguments: handed on to :class:`~airflow.sdk.DAG`: ``schedule``, ``params``, ``tags``, ...
     :raises DefinitionError: naming the Dag and the node.
     """
     try:
-        return _build(definition, tasks=tasks, profile=profile, dag_arguments=dag_arguments)
+        return _build(
+            definition,
+            tasks=tasks,
+            profile=profile,
+            task_arguments=task_arguments,
+            dag_arguments=dag_arguments,
+        )
     except DefinitionError as error:
         raise (error if error.source else error.within(definition.name)) from None
 
@@ -64,12 +72,12 @@ def _build(
     *,
     tasks: Mapping[str, Callable[..., Any]] | None,
     profile: EventProfile | None,
+    task_arguments: TaskArguments | None,
     dag_arguments: Mapping[str, Any],
 ) -> DAG:
-    for name, why in _REFUSED.items():
-        if dag_arguments.get(name):
-            raise DefinitionError(f"a Louver Dag takes no {name}: {why}", attribute=name)
+    refuse_of_dag(dag_arguments)
     workflow = bind(definition, tasks)
+    more = checked_task_arguments(definition, task_arguments)
     intake = None
     if definition.event_type is not None:
         intake = Intake(dag_id=definition.name, profile=_profile(definition.event_type, profile))
@@ -77,18 +85,29 @@ def _build(
         _check_params(definition, dag_arguments.get("params") or {})
     settings = {"schedule": None, "catchup": False, "tags": ["louver"], **dag_arguments}
     with DAG(dag_id=definition.name, **settings) as dag:
-        operators = {}
-        for node in definition.nodes:
-            kind = ApprovalOperator if isinstance(node, ApprovalNode) else StepOperator
+        operators: dict[str, Any] = {}
+        for node in in_order(definition):
             takes_event = intake if node.name == definition.root else None
-            operators[node.name] = kind(workflow=workflow, node=node.name, intake=takes_event)
-        for node in definition.nodes:
+            shared = {"workflow": workflow, "intake": takes_event, **more.get(node.name, {})}
+            operators[node.name] = _operator(node, operators, **shared)
             operators[node.name].set_upstream([operators[name] for name in node.upstream])
-        compensate = CompensateOperator(workflow=workflow).as_teardown(on_failure_fail_dagrun=True)
-        outcome = OutcomeOperator(workflow=workflow).as_teardown(on_failure_fail_dagrun=True)
+        compensate = CompensateOperator(workflow=workflow, **more.get(COMPENSATE, {}))
+        outcome = OutcomeOperator(workflow=workflow, **more.get(OUTCOME, {}))
+        for closing in (compensate, outcome):
+            closing.as_teardown(on_failure_fail_dagrun=True)
         compensate.set_upstream(list(operators.values()))
         outcome.set_upstream(compensate)
     return dag
+
+
+def _operator(node: Node, upstream: Mapping[str, Any], **shared: Any) -> Any:
+    if isinstance(node, ApprovalNode):
+        return ApprovalOperator(node=node.name, **shared)
+    if not node.mapped:
+        return StepOperator(node=node.name, **shared)
+    (source,) = node.over.values()
+    partial = StepOperator.partial(task_id=node.name, node=node.name, **node_arguments(node), **shared)
+    return partial.expand(item=upstream[source].output)
 
 
 def _profile(event_type: str, given: EventProfile | None) -> EventProfile:
@@ -101,7 +120,7 @@ def _profile(event_type: str, given: EventProfile | None) -> EventProfile:
 
 
 def _check_params(definition: Definition, params: Mapping[str, Any]) -> None:
-    lacking = sorted(set(definition.params) - set(params))
+    lacking = sorted(set(definition.params) - set(params) - set(RUN_TIMES))
     if lacking:
         raise DefinitionError(
             f"the Dag declares no param {', '.join(map(repr, lacking))}; give params= with a Param for each",

@@ -113,6 +113,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowHome]:
     (home.own_dags / "broken_definition.py").write_text(DAG_FILE)
     (home.own_dags / "unreachable_ledger.py").write_text(UNREACHABLE_DAG_FILE)
     shutil.copytree(Path(__file__).parent / "dags", home.own_dags, dirs_exist_ok=True)
+    shutil.copy(ROOT / "tests" / "support" / "failure_rules.py", home.own_dags / "rules_of_the_tests.py")
     with pytest.MonkeyPatch.context() as patch:
         # The shop's functions, called by a test, look at the same file as the tasks.
         patch.setenv("SHOP_DB", str(home.shop_db))

@@ -115,9 +115,14 @@ class Decision(str, Enum):
 
 
 class Verb(str, Enum):
-    """What a command wants; one that stands before another is carried out first."""
+    """
+    What a command wants; one that stands before another is carried out first.
+
+    ``cancel`` is the orchestration's own stop: nobody gives it by hand.
+    """
 
     STOP = "stop"
+    CANCEL = "cancel"
     PAUSE = "pause"
     RESUME = "resume"
 

@@ -11,7 +11,16 @@ from louver.policies import INFRASTRUCTURE_BUDGET, RetryPolicy
 from louver.ports import Interrupted
 from louver_provider.runtime import LouverRetryPolicy
 
-__all__ = ["LouverOperator"]
+__all__ = ["LouverOperator", "retry_arguments"]
+
+
+def retry_arguments(retry: RetryPolicy) -> dict[str, Any]:
+    """What Airflow is told of a retry policy."""
+    return {
+        "retries": retry.max_attempts - 1 + INFRASTRUCTURE_BUDGET,
+        "retry_delay": retry.delay,
+        "retry_policy": LouverRetryPolicy(),
+    }
 
 
 class LouverOperator(BaseOperator):
@@ -30,12 +39,7 @@ class LouverOperator(BaseOperator):
     shallow_copy_attrs: ClassVar[tuple[str, ...]] = ("workflow",)
 
     def __init__(self, *, workflow: Workflow, retry: RetryPolicy, **kwargs: Any) -> None:
-        super().__init__(
-            retries=retry.max_attempts - 1 + INFRASTRUCTURE_BUDGET,
-            retry_delay=retry.delay,
-            retry_policy=LouverRetryPolicy(),
-            **kwargs,
-        )
+        super().__init__(**{**retry_arguments(retry), **kwargs})
         self.workflow = workflow
 
     def on_kill(self) -> None:

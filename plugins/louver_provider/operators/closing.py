@@ -17,7 +17,7 @@ from louver.binding import Workflow
 from louver.clock import SystemClock
 from louver.closing import CLOSING_RETRY, COMPENSATE, OUTCOME, close_run, compensate_call
 from louver.policies import RetryPolicy
-from louver_provider.airflow_states import settle_from_airflow
+from louver_provider.airflow_states import cancel_others, settle_from_airflow
 from louver_provider.operators.base import LouverOperator
 from louver_provider.runtime import StepProcess
 
@@ -40,6 +40,7 @@ class CompensateOperator(LouverOperator):
         """Bring the ledger up to what Airflow alone knows, then compensate."""
         process = StepProcess.from_context(context, self.workflow.definition, self.log)
         process.ledger.open_run(process.start, now=SystemClock().now())
+        cancel_others(context["ti"], process)
         settle_from_airflow(context["ti"], process)
         return process.live(compensate_call(process.start, process.claim))
 
@@ -65,6 +66,7 @@ class OutcomeOperator(LouverOperator):
         """Compute and store the run's state."""
         process = StepProcess.from_context(context, self.workflow.definition, self.log)
         process.ledger.open_run(process.start, now=SystemClock().now())
+        cancel_others(context["ti"], process)
         settle_from_airflow(context["ti"], process)
         seen = close_run(process.start.key, process.ledger, now=SystemClock().now())
         process.log.tell("run.closed", "run %s is %s", process.key.run_id, seen.state)

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 __all__ = ["WITH_STATES"]
 
-WITH_STATES = ("StepOperator", "ApprovalOperator", "CompensateOperator")
+WITH_STATES = ("StepOperator", "ApprovalOperator", "CompensateOperator", "StepTaskOperator")
 """The operators whose tasks have states in the ledger."""

@@ -47,7 +47,7 @@ NOT_DONE = "it has moved on meanwhile"
 
 def end_task(repair: EndOnPlatform, dags: DBDagBag) -> str | None:
     """
-    Set the task instance to failed, or to be tried again; its supervisor then kills the process inside.
+    Set the task instance to failed or skipped, or to be tried again; its supervisor then kills the process.
 
     Its callback is asked for with it, as Airflow does for a task that it finds dead: that way it runs once.
 
@@ -59,8 +59,10 @@ def end_task(repair: EndOnPlatform, dags: DBDagBag) -> str | None:
         if ti is None:
             return NOT_DONE
         again = repair.retry_in is not None and ti.try_number <= ti.max_tries
-        state = TaskInstanceState.UP_FOR_RETRY if again else TaskInstanceState.FAILED
-        _ask_for_callback(session, ti, state, repair.why, dags)
+        ended = TaskInstanceState.SKIPPED if repair.skipped else TaskInstanceState.FAILED
+        state = TaskInstanceState.UP_FOR_RETRY if again else ended
+        if state is not TaskInstanceState.SKIPPED:
+            _ask_for_callback(session, ti, state, repair.why, dags)
         if again:
             _try_again(session, ti, repair.retry_in or timedelta(0), repair.why)
         else:

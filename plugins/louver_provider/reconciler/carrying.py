@@ -15,6 +15,7 @@ from airflow.exceptions import AirflowException
 from airflow.models.dagbag import DBDagBag
 from sqlalchemy.exc import DBAPIError
 
+from louver.cascade import cancel
 from louver.clock import Clock
 from louver.closing import close_run
 from louver.errors import IllegalTransition, LedgerUnavailable, LouverError, Superseded, describe
@@ -23,6 +24,7 @@ from louver.ledger.names import Token, Verb
 from louver.ledger.records import CommandRecord
 from louver.ledger.requests import RunStart
 from louver.repairs import (
+    CancelTask,
     CloseCommand,
     CloseRun,
     Compensate,
@@ -57,6 +59,7 @@ _NAMES = {
     CloseCommand: "close_command",
     Deliver: "deliver",
     PassAnswerOn: "pass_answer_on",
+    CancelTask: "cancel",
     Expire: "expire",
     WakeExpired: "wake",
     SetRunState: "set_run_state",
@@ -125,6 +128,11 @@ class Carrying:
     @singledispatchmethod
     def _do(self, repair: Repair) -> str | None:
         raise TypeError(f"{type(repair).__name__} is no repair")
+
+    @_do.register
+    def _cancel(self, repair: CancelTask) -> str | None:
+        done = cancel(repair, self._ledger, source=Source.RECONCILER, now=self._clock.now())
+        return None if done else NOT_DONE
 
     @_do.register
     def _mark(self, repair: Mark) -> str | None:

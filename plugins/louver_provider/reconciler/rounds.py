@@ -17,6 +17,7 @@ from typing import Any
 
 from airflow.models.dagbag import DBDagBag
 
+from louver.cascade import decide_cascade
 from louver.clock import Clock
 from louver.closing import COMPENSATE, definition_of
 from louver.definition import Definition
@@ -26,15 +27,18 @@ from louver.ledger.names import RunKey, TaskKey
 from louver.ledger.records import RunRecord, TaskRecord, TransitionRecord
 from louver.ledger.requests import RunFilter, RunStart
 from louver.ledger.survey_contract import Survey
+from louver.node_states import states_by_node
 from louver.nodes import Node
 from louver.ports import Liveness
 from louver.reconcile import Patience, TaskFacts, decide_task, state_after
 from louver.reconcile_runs import Undoing, decide_run
 from louver.repairs import Chain, Repair
+from louver.results import RunResults
 from louver.sightings import Shown, Sighting, explains_skip, in_order, occupies
 from louver.states import RunState, TaskState
 from louver.steps import run_start
 from louver.timeouts import running_time
+from louver_provider.reconciler.others import behind_others_by_rows
 from louver_provider.reconciler.sights import (
     RunSeen,
     read_answered,
@@ -50,6 +54,7 @@ __all__ = ["Carrier", "Outcome", "Round"]
 _PAGE = 200
 _LIVE = tuple(state for state in RunState if not state.terminal)
 _DEFINITIONS = 500
+_FAILED = (TaskState.FAILED, TaskState.LOST, TaskState.STOPPED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +173,10 @@ class Round:
                 return
             yield from self._reconcile(page, answered)
 
+    def of_run(self, key: RunKey) -> Iterator[Outcome]:
+        """Look at this run alone, whether or not it is over, and repair what has to be; as :meth:`run`."""
+        yield from self._reconcile([key], read_answered())
+
     def _live(self) -> Iterator[list[RunRecord]]:
         after: RunRecord | None = None
         while True:
@@ -235,7 +244,8 @@ class Round:
 
     def _repair(self, run: _Run, parts: _Parts) -> Iterator[Outcome]:
         nodes = self._definition(run.record)[1] if run.record is not None else in_order(run.definition)
-        states = {key.task_id: record.state for key, record in run.tasks.items() if key.map_index < 0}
+        states = {key: record.state for key, record in run.tasks.items()}
+        by_node = states_by_node(run.definition, states)
         whole = True
         now = self._clock.now()
         witness = _Witness(self._ledger, self._liveness, run.key, now=now)
@@ -243,20 +253,41 @@ class Round:
             chains = decide_task(
                 facts,
                 over=run.seen.over,
-                explained=explains_skip(facts.node, states),
+                explained=self._explained(facts, run, by_node),
                 patience=self._patience,
                 witness=witness,
                 now=now,
             )
             if not chains:
                 continue
-            states[facts.key.task_id] = state_after(facts, chains)
+            states[facts.key] = state_after(facts, chains)
+            by_node = states_by_node(run.definition, states)
             for chain in chains:
                 for outcome in self._do(chain, run.start):
                     whole = whole and outcome.done is not False
                     yield outcome
         if run.record is not None and whole:
-            yield from self._repair_run(run, run.record, states)
+            yield from self._fail_fast(run, parts)
+            yield from self._repair_run(run, run.record, by_node)
+
+    def _explained(self, facts: TaskFacts, run: _Run, states: Mapping[str, TaskState]) -> bool | None:
+        found = explains_skip(facts.node, states, whole=facts.key.map_index < 0)
+        if found is not False or facts.seen.shown is not Shown.SKIPPED or facts.state.terminal:
+            return found
+        return facts.key.task_id in behind_others_by_rows(run.key, run.definition, self._deployed)
+
+    def _fail_fast(self, run: _Run, parts: _Parts) -> Iterator[Outcome]:
+        """Cancel what the process of the failed step could not, where the workflow fails fast."""
+        failed = any(record.state in _FAILED for record in run.tasks.values())
+        if run.definition.aggregation != "fail_fast" or not failed or run.seen.over:
+            return
+        cleared = {
+            key for key, record in run.tasks.items() if run.seen.task(key).max_tries > record.max_tries
+        }
+        results = RunResults(run.definition, run.key, self._ledger, unsettled=cleared, strict=False)
+        commands = [command for key in run.tasks for command in parts.commands.get(key, ())]
+        for one in decide_cascade(results, commands):
+            yield from self._do((one,), run.start)
 
     def _tasks(self, run: _Run, nodes: Iterable[Node], parts: _Parts) -> Iterator[TaskFacts]:
         dag_id, run_id = run.key.dag_id, run.key.run_id
@@ -265,7 +296,11 @@ class Round:
             indexes[task_id].add(map_index)
         for node in nodes:
             for map_index in sorted(indexes.get(node.name) or (-1,)):
-                yield self._facts(TaskKey(dag_id, run_id, node.name, map_index), node, run, parts)
+                facts = self._facts(TaskKey(dag_id, run_id, node.name, map_index), node, run, parts)
+                if facts.record is None and map_index >= 0 and facts.seen.shown is Shown.GONE:
+                    # Beyond the end of a list that was longer before a clear.
+                    continue
+                yield facts
         # The others of that name are tasks of the Dag that compensates from outside.
         closing = TaskKey(dag_id, run_id, COMPENSATE)
         if occupies(run.tasks.get(closing)):

@@ -110,6 +110,13 @@ class Reconciler:
                 self._say((name_of(repair), *place_of(repair)), outcome.why_not, _in_vain(outcome))
             yield outcome
 
+    def repair(self, run: RunKey) -> Iterator[Outcome]:
+        """
+        What a round would do about this run. It needs no lease: each repair is done under the condition that
+        what was seen is still so, whoever else is at it.
+        """
+        yield from self._round.of_run(run)
+
     def _trouble(self, run: RunKey, why: str) -> None:
         self._say(run, why, f"run {run.run_id} of {run.dag_id} cannot be looked at: {why}")
 
