@@ -75,22 +75,11 @@ def _intake_of(dag_id: str) -> Any:
 
 def _trigger(dag_id: str, run_id: str, conf: dict[str, Any]) -> bool:
     """Make the run; False where it exists already."""
-    from airflow.api.common.trigger_dag import trigger_dag
-    from airflow.exceptions import DagRunAlreadyExists
     from airflow.utils.types import DagRunTriggeredByType
-    from sqlalchemy.exc import IntegrityError
 
-    try:
-        trigger_dag(
-            dag_id=dag_id,
-            run_id=run_id,
-            conf=conf,
-            triggered_by=DagRunTriggeredByType.CLI,
-            triggering_user_name=user(),
-        )
-    except (DagRunAlreadyExists, IntegrityError):
-        return False
-    return True
+    from louver_provider.triggering import trigger_once
+
+    return trigger_once(dag_id, run_id, conf, by=user(), through=DagRunTriggeredByType.CLI)
 
 
 @louver_command

@@ -7,7 +7,8 @@ import getpass
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from enum import Enum
+from typing import Any, NoReturn, TypeVar
 
 from airflow.cli.simple_table import AirflowConsole
 from airflow.exceptions import AirflowException
@@ -17,6 +18,7 @@ from sqlalchemy.exc import DBAPIError
 
 from louver.errors import LouverError
 from louver.ledger.contract import Ledger
+from louver.ledger.names import RunKey
 from louver.ledger.records import RunRecord
 from louver.ledger.requests import RunFilter
 
@@ -26,8 +28,10 @@ __all__ = [
     "WITHOUT_SUCCESS",
     "Command",
     "fail",
+    "find_anywhere",
     "find_run",
     "louver_command",
+    "named",
     "one_dag",
     "show",
     "show_tables",
@@ -37,6 +41,8 @@ __all__ = [
 Command = Callable[[Namespace], None]
 
 Row = dict[str, Any]
+
+E = TypeVar("E", bound=Enum)
 
 FAILED, BAD_USAGE, WITHOUT_SUCCESS = 1, 2, 3
 """Exit codes (row T18); 0 is done."""
@@ -103,6 +109,16 @@ def show_tables(args: Namespace, tables: dict[str, list[Row]], *, of: str) -> No
             console.print_as(data=_for(args, rows), output=args.output)
 
 
+def named(text: str | None, kind: type[E], *, option: str) -> tuple[E, ...]:
+    """What an option names of an enumeration, by commas; ends the command where it is none of it."""
+    names = [name.strip() for name in (text or "").split(",") if name.strip()]
+    known = {str(member): member for member in kind}
+    for name in names:
+        if name not in known:
+            fail(f"{option} {name!r} is none; there are {', '.join(known)}", BAD_USAGE)
+    return tuple(known[name] for name in names)
+
+
 def find_run(ledger: Ledger, args: Namespace) -> RunRecord:
     """The run that ``run_id`` and ``--dag-id`` name; ends the command where that is none, or several."""
     found = ledger.list_runs(RunFilter(run_id=args.run_id, dag_id=args.dag_id))
@@ -110,6 +126,19 @@ def find_run(ledger: Ledger, args: Namespace) -> RunRecord:
         fail(f"run {args.run_id!r} is not in the ledger: check the id, or wait for its first step to start")
     one_dag([run.dag_id for run in found], args.run_id)
     return found[0]
+
+
+def find_anywhere(ledger: Ledger, args: Namespace) -> RunKey:
+    """The run that is meant; one that Airflow has not started yet is not in the ledger."""
+    # It asks Airflow's tables, which most commands do without.
+    from louver_provider.adoption import dags_with_run
+
+    dags = [run.dag_id for run in ledger.list_runs(RunFilter(run_id=args.run_id, dag_id=args.dag_id))]
+    if not dags:
+        dags = dags_with_run(args.run_id) if args.dag_id is None else [args.dag_id]
+    if not dags:
+        fail(f"neither the ledger nor Airflow knows a run {args.run_id!r}")
+    return RunKey(one_dag(dags, args.run_id), args.run_id)
 
 
 def one_dag(dag_ids: Sequence[str], run_id: str) -> str:

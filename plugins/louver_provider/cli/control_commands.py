@@ -6,14 +6,11 @@ import sys
 from argparse import Namespace
 from datetime import timedelta
 
-from louver.ledger.contract import Ledger
-from louver.ledger.names import RunKey, Verb
-from louver.ledger.requests import RunFilter
+from louver.ledger.names import Verb
 from louver.states import Source
-from louver_provider.adoption import dags_with_run
-from louver_provider.cli.common import BAD_USAGE, FAILED, fail, louver_command, one_dag, show, user
-from louver_provider.client import LouverClient, Reply
+from louver_provider.cli.common import BAD_USAGE, FAILED, fail, find_anywhere, louver_command, show, user
 from louver_provider.hooks.ledger import get_ledger
+from louver_provider.task_control import Reply, TaskControl
 
 __all__ = ["pause", "resume", "stop"]
 
@@ -42,8 +39,8 @@ def _control(args: Namespace, verb: Verb) -> None:
     if not 0 <= args.timeout <= _LONGEST:
         fail(f"--timeout takes 0 to {_LONGEST} seconds, not {args.timeout:g}", BAD_USAGE)
     ledger = get_ledger()
-    run = _find(ledger, args)
-    client = LouverClient(actor=user(), source=Source.CLI, ledger=ledger)
+    run = find_anywhere(ledger, args)
+    client = TaskControl(actor=user(), source=Source.CLI, ledger=ledger)
     replies = client.ask(
         verb,
         run,
@@ -61,16 +58,6 @@ def _control(args: Namespace, verb: Verb) -> None:
 
 
 _LONGEST = 86_400
-
-
-def _find(ledger: Ledger, args: Namespace) -> RunKey:
-    """The run that is meant; one that Airflow has not started yet is not in the ledger."""
-    dags = [run.dag_id for run in ledger.list_runs(RunFilter(run_id=args.run_id, dag_id=args.dag_id))]
-    if not dags:
-        dags = dags_with_run(args.run_id) if args.dag_id is None else [args.dag_id]
-    if not dags:
-        fail(f"neither the ledger nor Airflow knows a run {args.run_id!r}")
-    return RunKey(one_dag(dags, args.run_id), args.run_id)
 
 
 def _row(reply: Reply) -> dict[str, object]:

@@ -17,10 +17,13 @@ from airflow.cli.cli_config import (
 
 from louver_provider.cli.bucket_definition import bucket_commands
 from louver_provider.cli.control_definition import control_commands
+from louver_provider.cli.dead_definition import dead_commands
 from louver_provider.cli.doctor_definition import doctor_command
 from louver_provider.cli.listing_definition import listing_commands
 from louver_provider.cli.reconcile_definition import reconcile_command
 from louver_provider.cli.resource_definition import resource_commands
+from louver_provider.cli.stats_definition import stats_command
+from louver_provider.cli.workflow_definition import workflow_commands
 
 __all__ = ["get_louver_cli_commands"]
 
@@ -37,6 +40,18 @@ ARG_STORED = Arg(
     help="Only what the ledger holds, which is signed; Airflow's tables are not read.",
     action="store_true",
 )
+ARG_EXPORT = Arg(
+    ("--export",),
+    metavar="FILE",
+    help="Write the whole history, as the ledger holds it, to this file as JSON, without payloads; '-' is "
+    "standard output. louver.replay reads it.",
+)
+ARG_ANONYMISE = Arg(
+    ("--anonymise",),
+    help="With --export: people, ids and texts are replaced, each by the same pseudonym wherever it stands, "
+    "and all times are shifted.",
+    action="store_true",
+)
 ARG_DAG = Arg(("dag_id",), help="The Dag to start a run of; its definition must declare an event_type.")
 ARG_EVENT = Arg(
     ("--event",), help="File with one CloudEvent as JSON; '-' reads standard input.", required=True
@@ -46,7 +61,6 @@ ARG_WATCH = Arg(
     help="Show it again when it has changed, until the run is over or Ctrl-C.",
     action="store_true",
 )
-ARG_FILE = Arg(("file",), help="A definition, such as order.json.")
 ARG_SOME_RUN = Arg(("run_id",), help="Only the runs of this id.", nargs="?")
 ARG_OF_DAG = Arg(("--dag-id",), help="Only runs and events of this Dag.", metavar="DAG_ID")
 ARG_ALL_FINDINGS = Arg(("--all",), help="Go on after the first broken row.", action="store_true")
@@ -75,21 +89,6 @@ def _body(name: str, *, module: str = "commands") -> Callable[..., Any]:
 
 def get_louver_cli_commands() -> list[CLICommand]:
     """The ``louver`` group."""
-    workflow = GroupCommand(
-        name="workflow",
-        help="Workflow definitions",
-        subcommands=(
-            ActionCommand(
-                name="validate",
-                help="Check a definition file; print its name, version and fingerprint",
-                description="Reads the file as strictly as a Dag does, without importing its functions. The "
-                "SHA-256 fingerprint tells one definition from another; it is no signature.",
-                func=_body("workflow_validate"),
-                args=(ARG_FILE, ARG_OUTPUT, ARG_VERBOSE),
-                epilog=_EXIT_CODES,
-            ),
-        ),
-    )
     database = GroupCommand(
         name="db",
         help="The ledger's schema",
@@ -133,7 +132,16 @@ def get_louver_cli_commands() -> list[CLICommand]:
             "time is known. What Airflow has overwritten is shown as a gap. json and yaml tell more than a "
             "table has room for; see docs/history.md.",
             func=_body("history", module="history_command"),
-            args=(ARG_RUN, ARG_TASK, ARG_DAG_OPTION, ARG_STORED, ARG_OUTPUT, ARG_VERBOSE),
+            args=(
+                ARG_RUN,
+                ARG_TASK,
+                ARG_DAG_OPTION,
+                ARG_STORED,
+                ARG_EXPORT,
+                ARG_ANONYMISE,
+                ARG_OUTPUT,
+                ARG_VERBOSE,
+            ),
             epilog=_EXIT_CODES,
         ),
         ActionCommand(
@@ -175,11 +183,13 @@ def get_louver_cli_commands() -> list[CLICommand]:
         ),
         *control_commands(),
         *listing_commands(),
+        stats_command(),
         *bucket_commands(),
         *resource_commands(),
         doctor_command(),
         reconcile_command(),
-        workflow,
+        dead_commands(),
+        workflow_commands(),
         database,
     )
     return [

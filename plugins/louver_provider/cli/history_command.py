@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from argparse import Namespace
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -30,14 +32,41 @@ def history(args: Namespace) -> None:
     """``airflow louver history RUN [TASK]``"""
     ledger = get_ledger()
     key = _find(ledger, args)
+    if args.export is not None or args.anonymise:
+        _export(ledger, key, args)
+        return
     transitions = ledger.list_transitions(key, task_id=args.task_id)
     events = [] if args.stored else _events(ledger, key, transitions)
     wanted = [event for event in events if args.task_id in (None, event.task_id)]
     commands = [] if args.stored else ledger.list_commands(key, task_id=args.task_id)
-    rows = history_rows(transitions, wanted, commands)
+    accepted = [] if ledger.get_run(key) is None else ledger.list_acceptances(key)
+    accepted = [one for one in accepted if args.task_id in (None, one.task_id)]
+    rows = history_rows(transitions, wanted, commands, accepted)
     if not rows and args.task_id is not None:
         fail(f"run {key.run_id!r} has no transitions of a step {args.task_id!r}")
     show(args, rows if args.output in ("json", "yaml") else [_narrow(row) for row in rows])
+
+
+def _export(ledger: Ledger, key: RunKey, args: Namespace) -> None:
+    """What the ledger holds of the run, as :mod:`louver.replay` reads it."""
+    from louver.exports import export_run
+    from louver.pseudonyms import anonymised
+
+    if args.export is None:
+        fail("--anonymise is for --export: name the file to write, or - for standard output")
+    if args.task_id is not None:
+        fail("a whole run is exported, and no single step: leave the step out")
+    document = export_run(key, ledger)
+    if args.anonymise:
+        document = anonymised(document)
+    text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    if args.export == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        Path(args.export).write_text(text, encoding="utf-8")
+    except OSError as error:
+        fail(f"{args.export} cannot be written: {error.strerror}")
 
 
 def _find(ledger: Ledger, args: Namespace) -> RunKey:

@@ -1,11 +1,9 @@
-"""Bodies of ``ps``, ``approvals``, ``effects list``, ``compensations list`` and ``stats``."""
+"""Bodies of ``ps``, ``approvals``, ``effects list`` and ``compensations list``."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterable
-from enum import Enum
-from typing import TypeVar
 
 from airflow.utils.net import get_hostname
 
@@ -17,12 +15,10 @@ from louver.ledger.records import EffectRecord, RunRecord
 from louver.states import TaskState
 from louver_provider.buckets.settings import require_bucket_settings
 from louver_provider.buckets.usage import runs_in_pools
-from louver_provider.cli.common import BAD_USAGE, fail, find_run, louver_command, show
+from louver_provider.cli.common import BAD_USAGE, fail, find_run, louver_command, named, show
 from louver_provider.cli.listings import (
     LIVE,
     approval_rows,
-    budget_rows,
-    count_rows,
     effect_row,
     runs_of,
     task_rows,
@@ -30,27 +26,15 @@ from louver_provider.cli.listings import (
 )
 from louver_provider.hooks.ledger import get_ledger
 
-__all__ = ["approvals", "compensations_list", "effects_list", "ps", "stats"]
-
-S = TypeVar("S", bound=Enum)
+__all__ = ["approvals", "compensations_list", "effects_list", "ps"]
 
 _LIVE_TASKS = tuple(state for state in TaskState if not state.terminal)
-
-
-def _states(text: str | None, kind: type[S]) -> tuple[S, ...]:
-    """What ``--state`` names, by commas."""
-    names = [name.strip() for name in (text or "").split(",") if name.strip()]
-    known = {str(state): state for state in kind}
-    for name in names:
-        if name not in known:
-            fail(f"--state {name!r} is none; there are {', '.join(known)}", BAD_USAGE)
-    return tuple(known[name] for name in names)
 
 
 @louver_command
 def ps(args: Namespace) -> None:
     """``airflow louver ps``"""
-    wanted = _states(args.state, TaskState)
+    wanted = named(args.state, TaskState, option="--state")
     states = wanted or (tuple(TaskState) if args.all else _LIVE_TASKS)
     # A task that is over may be of a run that goes on, or of any other.
     everywhere = args.all or any(state.terminal for state in wanted)
@@ -100,7 +84,7 @@ def approvals(args: Namespace) -> None:
 @louver_command
 def effects_list(args: Namespace) -> None:
     """``airflow louver effects list [RUN]``"""
-    states = _states(args.state, EffectState)
+    states = named(args.state, EffectState, option="--state")
     ledger = get_ledger()
     if args.run_id is not None:
         found = ledger.list_effects(find_run(ledger, args).key)
@@ -132,16 +116,3 @@ def compensations_list(args: Namespace) -> None:
     runs = {effect.task.run for effect in waiting if args.dag_id in (None, effect.dag_id)}
     found = [effect for run in sorted(runs) for effect in ledger.list_effects(run)]
     show(args, waiting_rows(found, now=SystemClock().now()))
-
-
-@louver_command
-def stats(args: Namespace) -> None:
-    """``airflow louver stats``"""
-    ledger = get_ledger()
-    failures = sum(
-        touch.persist_failures
-        for page in runs_of(ledger, states=LIVE)
-        for touch in ledger.survey(run.key for run in page).touches
-    )
-    counted = count_rows(ledger.count_states(), persist_failures=failures)
-    show(args, [*counted, *budget_rows(ledger.list_retry_budgets())])

@@ -143,13 +143,4 @@ def listing_commands() -> tuple[CLICommand, ...]:
                 ),
             ),
         ),
-        ActionCommand(
-            name="stats",
-            help="How much there is of what, by state",
-            description="Runs, tasks, effects, approvals and commands in the ledger; and how many "
-            "observations running tasks could not write at once (persist_failures).",
-            func=_body("stats"),
-            args=(ARG_OUTPUT, ARG_VERBOSE),
-            epilog=_EXIT_CODES,
-        ),
     )

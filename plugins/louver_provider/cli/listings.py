@@ -9,13 +9,11 @@ from typing import Any
 from louver.control import is_pause
 from louver.errors import IntegrityError
 from louver.ledger.contract import Ledger
-from louver.ledger.human_queue_contract import Census
 from louver.ledger.names import EffectKind, EffectState, TaskKey
 from louver.ledger.records import (
     ApprovalRecord,
     CommandRecord,
     EffectRecord,
-    RetryBudgetRecord,
     RunRecord,
     TaskRecord,
     TouchRecord,
@@ -29,9 +27,7 @@ __all__ = [
     "age",
     "approval_row",
     "approval_rows",
-    "budget_rows",
     "command_row",
-    "count_rows",
     "effect_row",
     "progress_of",
     "runs_of",
@@ -241,28 +237,3 @@ def waiting_rows(effects: Iterable[EffectRecord], *, now: datetime) -> list[Row]
             }
         )
     return rows
-
-
-def budget_rows(budgets: Iterable[RetryBudgetRecord]) -> list[Row]:
-    """How many retries the budgets have let through, and how many they have not."""
-    return [
-        {"what": "retries", "state": f"{state} by {budget.resource} ({budget.rate})", "count": count}
-        for budget in budgets
-        for state, count in (("let through", budget.drawn), ("refused", budget.refused))
-    ]
-
-
-def count_rows(census: Census, *, persist_failures: int) -> list[Row]:
-    """How much there is of what, by state."""
-    rows = [
-        {"what": what, "state": str(state), "count": number}
-        for what, counted in (
-            ("runs", census.runs),
-            ("tasks", census.tasks),
-            ("effects", census.effects),
-            ("approvals", census.approvals),
-            ("commands", census.commands),
-        )
-        for state, number in counted.items()
-    ]
-    return [*rows, {"what": "observations", "state": "persist_failures", "count": persist_failures}]

@@ -23,7 +23,7 @@ from louver_provider.reconciler.rounds import Outcome
 from louver_provider.reconciler.service import Reconciler, Service, until_told
 from louver_provider.settings import load_settings
 
-__all__ = ["reconcile"]
+__all__ = ["outcome_row", "reconcile"]
 
 
 def reconcile(args: Namespace) -> None:
@@ -50,7 +50,7 @@ def _once(args: Namespace) -> None:
     finally:
         if not args.dry_run:
             reconciler.give()
-    show(args, [_row(outcome) for outcome in outcomes])
+    show(args, [outcome_row(outcome) for outcome in outcomes])
     if any(outcome.done is False for outcome in outcomes):
         sys.exit(FAILED)
 
@@ -70,7 +70,8 @@ def _watch(args: Namespace) -> None:
         fail(str(error))
 
 
-def _row(outcome: Outcome) -> dict[str, Any]:
+def outcome_row(outcome: Outcome) -> dict[str, Any]:
+    """A repair, and what became of it."""
     repair = outcome.repair
     dag_id, run_id, task_id, map_index = place_of(repair)
     to = None

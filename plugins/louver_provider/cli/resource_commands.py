@@ -40,7 +40,7 @@ def resources(args: Namespace) -> None:
         limit = ResourceLimit.checked(args.resource, limit=args.limit, rate=args.rate)
         ledger.set_resource(limit, by=user() or "somebody", terms=settings.permits.terms, now=now)
     elif args.what == "unset" and not ledger.unset_resource(
-        args.resource, terms=settings.permits.terms, now=now
+        args.resource, limits=settings.permits.limits, terms=settings.permits.terms, now=now
     ):
         fail(f"nothing is set for {args.resource!r}")
     if changes:
@@ -69,6 +69,7 @@ def _resources(
                 "limit": limit.limit,
                 "rate": None if limit.rate is None else str(limit.rate),
                 "set_by": set_by,
+                "tags": ", ".join(settings.permits.tags.tags_of(name)) or None,
                 "in_use": sum(permit.units[name] for permit in mine if permit.stage is not Stage.WAITING),
                 "waiting": len(waiting),
                 "oldest_wait": None if oldest is None else age(oldest, now),

@@ -1,9 +1,10 @@
-"""Body of ``status``."""
+"""Body of ``status``, and how a run is shown and watched."""
 
 from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -15,24 +16,41 @@ from louver_provider.cli.common import WITHOUT_SUCCESS, find_run, louver_command
 from louver_provider.cli.views import run_view
 from louver_provider.hooks.ledger import get_ledger
 
-__all__ = ["status"]
+__all__ = ["show_run", "status"]
 
 _EVERY = timedelta(seconds=2)
 _CLEAR = "\x1b[2J\x1b[H"
 
 Tables = dict[str, list[dict[str, Any]]]
+View = Callable[[Ledger, RunRecord], tuple[RunOverview, Tables]]
+"""What is to be shown of a run: its overview, and tables of which ``run`` is one."""
 
 
 @louver_command
 def status(args: Namespace) -> None:
     """``airflow louver status RUN``"""
+    show_run(args, run_view)
+
+
+def show_run(args: Namespace, view: View) -> None:
+    """
+    Show a run as ``view`` has it; with ``--watch`` again whenever it has changed, until it is over.
+
+    Ends the command with code 3 where the run has ended without success.
+    """
     ledger = get_ledger()
     run = find_run(ledger, args)
-    seen, tables = _look(ledger, run)
+
+    def look() -> tuple[RunOverview, Tables]:
+        seen, tables = view(ledger, run)
+        tables["run"][0]["dag_paused_in_airflow"] = _paused_in_airflow(run.dag_id)
+        return seen, tables
+
+    seen, tables = look()
     _show(args, tables)
     if args.watch:
         try:
-            seen = _watch(args, ledger, run, seen, tables)
+            seen = _watch(args, look, seen, tables)
         except KeyboardInterrupt:
             # Whoever watches has seen enough; the run goes on.
             print(file=sys.stderr)
@@ -41,24 +59,20 @@ def status(args: Namespace) -> None:
         sys.exit(WITHOUT_SUCCESS)
 
 
-def _watch(args: Namespace, ledger: Ledger, run: RunRecord, seen: RunOverview, shown: Tables) -> RunOverview:
+def _watch(
+    args: Namespace, look: Callable[[], tuple[RunOverview, Tables]], seen: RunOverview, shown: Tables
+) -> RunOverview:
     """Show it again whenever it has changed, until the run is over."""
     clock = SystemClock()
     while not seen.state.terminal:
         clock.sleep(_EVERY)
-        seen, tables = _look(ledger, run)
+        seen, tables = look()
         if tables != shown:
             if sys.stdout.isatty():
                 print(_CLEAR, end="")
             _show(args, tables)
             shown = tables
     return seen
-
-
-def _look(ledger: Ledger, run: RunRecord) -> tuple[RunOverview, Tables]:
-    seen, tables = run_view(ledger, run)
-    tables["run"][0]["dag_paused_in_airflow"] = _paused_in_airflow(run.dag_id)
-    return seen, tables
 
 
 def _show(args: Namespace, tables: Tables) -> None:

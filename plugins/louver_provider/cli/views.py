@@ -7,20 +7,19 @@ from typing import Any
 
 from louver.closing import RunOverview, overview
 from louver.control import is_pause
+from louver.definition import ApprovalNode, Node, Step
 from louver.history import history
 from louver.ledger.contract import Ledger
 from louver.ledger.names import CommandState, Verb
-from louver.ledger.records import CommandRecord, RunRecord, TransitionRecord
+from louver.ledger.records import AcceptanceRecord, CommandRecord, RunRecord, TransitionRecord
 from louver.platform_events import PlatformEvent
-from louver.states import TaskState
 from louver.timestamps import to_utc_text
 from louver_provider.cli.listings import command_row, progress_of
+from louver_provider.cli.node_views import NodeView, node_views
 
-__all__ = ["history_rows", "run_view"]
+__all__ = ["history_rows", "run_view", "workflow_view"]
 
 Row = dict[str, Any]
-
-_EXPLAINED = (TaskState.BLOCKED, TaskState.RETRY_WAIT, TaskState.FAILED, TaskState.LOST)
 
 
 def run_view(ledger: Ledger, run: RunRecord) -> tuple[RunOverview, dict[str, list[Row]]]:
@@ -31,50 +30,102 @@ def run_view(ledger: Ledger, run: RunRecord) -> tuple[RunOverview, dict[str, lis
     seen = overview(run.key, ledger)
     commands = ledger.list_commands(run.key)
     return seen, {
-        "run": [
-            {
-                "dag_id": run.dag_id,
-                "run_id": run.run_id,
-                "state": str(seen.state),
-                "reason": run.reason,
-                "definition": f"{run.definition_name} {run.definition_version}",
-                "fingerprint": run.definition_fingerprint,
-                "started": to_utc_text(run.created_at),
-            }
-        ],
-        "steps": _step_rows(ledger, run, seen),
+        "run": [_run_row(run, seen)],
+        "steps": _step_rows(node_views(ledger, run, seen)),
         "commands": [command_row(command) for command in commands if command.closed_at is None],
         "pauses": _pause_rows(ledger, run, commands),
         "effects": _effect_rows(ledger, run),
         "approvals": _approval_rows(ledger, run),
+        **_versions(ledger, run),
     }
 
 
-def _step_rows(ledger: Ledger, run: RunRecord, seen: RunOverview) -> list[Row]:
-    definition = seen.definition
-    records = {record.task_id: record for record in ledger.list_tasks(run.key)}
-    touches = {touch.task_id: touch for touch in ledger.list_touches(run.key)}
-    # By time, so that the newest of each step and state stays.
-    reasons = {(row.task_id, row.to_state): row.reason for row in ledger.list_transitions(run.key)}
-    rows = []
-    for name in [*definition.names, *(name for name in records if name not in definition.names)]:
-        record = records.get(name)
-        state = seen.evaluation.states.get(name) or (record.state if record else TaskState.PENDING)
-        rows.append(
-            {
-                "step": name,
-                "state": str(state),
-                "attempt": record.attempt if record else 0,
-                "generation": record.generation if record else 1,
-                "try_number": record.try_number if record else 0,
-                "failure_kind": str(record.failure_kind) if record and record.failure_kind else None,
-                "reason": reasons.get((name, state)) if state in _EXPLAINED else None,
-                "progress": progress_of(touches.get(name)),
-                "waits_for": list(definition.node(name).upstream) if name in definition.names else [],
-                "updated": to_utc_text(record.updated_at) if record else None,
-            }
-        )
-    return rows
+def _versions(ledger: Ledger, run: RunRecord) -> dict[str, list[Row]]:
+    """Which definitions the run went on under; no table of a run that is under the one it began with."""
+    rows = [
+        {
+            "from": one.from_version,
+            "to": one.to_version,
+            "fingerprint": one.to_fingerprint,
+            "accepted": to_utc_text(one.accepted_at),
+            "by": one.task_id,
+            "reason": one.reason,
+        }
+        for one in ledger.list_acceptances(run.key)
+    ]
+    return {"versions": rows} if rows else {}
+
+
+def _run_row(run: RunRecord, seen: RunOverview) -> Row:
+    return {
+        "dag_id": run.dag_id,
+        "run_id": run.run_id,
+        "state": str(seen.state),
+        "reason": run.reason,
+        "definition": f"{run.definition_name} {run.definition_version}",
+        "fingerprint": run.definition_fingerprint,
+        "started": to_utc_text(run.created_at),
+    }
+
+
+def _step_rows(views: list[NodeView]) -> list[Row]:
+    return [
+        {
+            "step": view.name,
+            "state": str(view.state),
+            "mapped": view.mapped,
+            **_told_by_record(view),
+            "reason": view.reason,
+            "progress": progress_of(view.touch),
+            "waits_for": list(view.waits_for),
+            "updated": to_utc_text(view.record.updated_at) if view.record else None,
+        }
+        for view in views
+    ]
+
+
+def _told_by_record(view: NodeView) -> Row:
+    record = view.record
+    return {
+        "attempt": record.attempt if record else 0,
+        "generation": record.generation if record else 1,
+        "try_number": record.try_number if record else 0,
+        "failure_kind": str(record.failure_kind) if record and record.failure_kind else None,
+    }
+
+
+def workflow_view(ledger: Ledger, run: RunRecord) -> tuple[RunOverview, dict[str, list[Row]]]:
+    """
+    The run as its workflow has it: the tables ``run`` and ``nodes``.
+
+    Each node with its state, what kind of node it is, what it waits for and how many of that it needs, and of
+    a mapped one how many of its indexes have come how far.
+    """
+    seen = overview(run.key, ledger)
+    nodes = [
+        {
+            "node": view.name,
+            "state": str(view.state),
+            "kind": _kind_of(view.node),
+            "depends_on": list(view.waits_for),
+            "join": view.node.join if view.node else None,
+            "mapped": view.mapped,
+            "attempt": view.record.attempt if view.record else 0,
+            "failure_kind": _told_by_record(view)["failure_kind"],
+            "on_failure": view.node.on_failure if isinstance(view.node, Step) else None,
+        }
+        for view in node_views(ledger, run, seen)
+    ]
+    row = _run_row(run, seen) | {"aggregation": seen.definition.aggregation}
+    return seen, {"run": [row], "nodes": nodes}
+
+
+def _kind_of(node: Node | None) -> str:
+    if node is None:
+        return "closing"
+    if isinstance(node, ApprovalNode):
+        return "approval"
+    return "mapped step" if node.mapped else "branch" if node.branch else "step"
 
 
 def _pause_rows(ledger: Ledger, run: RunRecord, commands: list[CommandRecord]) -> list[Row]:
@@ -107,6 +158,7 @@ def _effect_rows(ledger: Ledger, run: RunRecord) -> list[Row]:
         {
             "effect": effect.provider_key,
             "step": effect.task_id,
+            "map_index": effect.map_index,
             "kind": str(effect.kind),
             "state": str(effect.state),
             "committed_as": effect.commit_sequence,
@@ -137,6 +189,7 @@ def history_rows(
     transitions: Iterable[TransitionRecord],
     events: Iterable[PlatformEvent] = (),
     commands: Iterable[CommandRecord] = (),
+    acceptances: Iterable[AcceptanceRecord] = (),
 ) -> list[Row]:
     """The audit trail, in order of time; see :class:`louver.history.HistoryRow`."""
     return [
@@ -160,5 +213,5 @@ def history_rows(
             "recorded_by": row.recorded_by,
             "recorded_at": to_utc_text(row.recorded_at) if row.recorded_at else None,
         }
-        for row in history(transitions, events, commands)
+        for row in history(transitions, events, commands, acceptances)
     ]
