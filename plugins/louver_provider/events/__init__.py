@@ -1,0 +1,3 @@
+"""Events to the outside, as ``[louver]`` says it, and the metrics and traces of Airflow's own."""
+
+from __future__ import annotations
