@@ -1,327 +1,285 @@
-"""Pause, resume and stop from Python: what is recorded, for whom, and what is said of it meanwhile."""
+"""The client against the whole API server, and runs that a worker of this process lives by hand."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from typing import Any, cast
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import pytest
-from support.airflow_rows import AirflowRows
+import time_machine
+from airflow.sdk import Param
+from support.airflow_by_hand import AirflowByHand
+from support.through_web import ThroughWeb
 
-from louver.clock import FixedClock
 from louver.definition import Definition
-from louver.errors import LedgerError
 from louver.ledger.contract import Ledger
-from louver.ledger.names import CommandState, RunKey, TaskKey, Token, Verb
+from louver.ledger.names import RunKey, TaskKey
 from louver.nodes import Step
-from louver.sessions import Change, Claim
-from louver.states import Source, TaskState
-from louver.steps import run_start
-from louver_provider.client import Became, LouverClient
-from louver_provider.dag_builder import build_dag
-from louver_provider.pause_form import PAUSE_OPTIONS
-
-SECOND = timedelta(seconds=1)
-RUN = RunKey("asked", "r1")
-ONE, TWO = (TaskKey("asked", "r1", name) for name in ("one", "two"))
-DEFINITION = Definition(
-    name="asked",
-    version="1",
-    nodes=[Step(name="one", task="tests:work"), Step(name="two", task="tests:work", deps=["one"])],
+from louver.states import RunState, TaskState
+from louver_provider.client import (
+    CommandImpossible,
+    DagPaused,
+    Forbidden,
+    Louver,
+    NoResult,
+    NotFound,
+    Refused,
+    RunFailed,
+    RunHandle,
+    RunStopped,
+    SubmitConflict,
+    Unauthenticated,
+    WaitTimeout,
 )
+from louver_provider.dag_builder import build_dag
+from louver_provider.hooks import ledger as ledger_hook
 
-LAUNCHED = Change(to=TaskState.RUNNING, trigger="executor:launched")
-PAUSING = Change(to=TaskState.PAUSING, trigger="user:pause")
-PAUSED = Change(to=TaskState.PAUSED, trigger="runtime:pause_reached")
-RESUMED = Change(to=TaskState.QUEUED, trigger="user:resume")
+NOON = datetime(2026, 4, 1, 12, tzinfo=timezone.utc)
+RESULT = {"amount": Decimal("12.50"), "at": NOON, "pair": (1, 1.0), "nothing": None}
+
+PRICED = Definition(
+    name="priced",
+    version="1.0.0",
+    params=["amount"],
+    sink="price",
+    nodes=[
+        Step(name="price", task="tests:price", params={"amount": "amount"}),
+        Step(name="tell", task="tests:tell", deps=["price"]),
+    ],
+)
+SKIPPED = Definition(name="skipped", version="1", nodes=[Step(name="alone", task="tests:skip")])
 
 
-def work() -> None:
-    """What a step does."""
+def price(amount: int) -> dict[str, Any]:
+    """A result of many types; of nothing it is none."""
+    if amount <= 0:
+        raise ValueError("zq7marker")
+    return dict(RESULT)
+
+
+def tell() -> str:
+    """What comes after it."""
+    return "told"
+
+
+def skip() -> None:
+    """A step that has nothing to do."""
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    raise AirflowSkipException
 
 
 @pytest.fixture(scope="module")
-def tables() -> AirflowRows:
-    rows = AirflowRows()
-    rows.deploy(build_dag(DEFINITION, tasks={"tests:work": work}))
-    return rows
+def airflow() -> Iterator[AirflowByHand]:
+    # In the past: SQLite's own clock, which the scheduler asks too, cannot be set.
+    with (
+        time_machine.travel(NOON, tick=False) as clock,
+        AirflowByHand.up(pass_time=clock.shift) as by_hand,
+    ):
+        tasks = {"tests:price": price, "tests:tell": tell}
+        by_hand.deploy(build_dag(PRICED, tasks=tasks, params={"amount": Param(1, type="integer")}))
+        by_hand.deploy(build_dag(SKIPPED, tasks={"tests:skip": skip}))
+        yield by_hand
 
 
 @pytest.fixture
-def rows(tables: AirflowRows) -> Iterator[AirflowRows]:
-    tables.run(RUN)
-    yield tables
-    tables.clear()
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, airflow: AirflowByHand) -> Iterator[Ledger]:
+    monkeypatch.setenv("AIRFLOW__LOUVER__LEDGER_URL", f"sqlite:///{tmp_path / 'louver.db'}")
+    monkeypatch.setattr(ledger_hook, "_LEDGERS", {})
+    with ledger_hook.get_ledger() as opened:
+        yield opened
+    airflow.empty()
 
 
-class Meanwhile(FixedClock):
-    """A clock at whose sleeping the world goes on."""
+class WhileWaiting:
+    """A clock; while somebody waits, the scheduler and a worker do what there is to do."""
 
-    def __init__(self) -> None:
-        super().__init__(datetime.now(timezone.utc))
-        self.happens: list[Callable[[], None]] = []
+    def __init__(self, airflow: AirflowByHand, *, idle: bool = False) -> None:
+        self._airflow = airflow
+        self._idle = idle
+
+    def now(self) -> datetime:
+        return datetime.now(timezone.utc)
 
     def sleep(self, duration: timedelta) -> None:
-        super().sleep(duration)
-        if self.happens:
-            self.happens.pop(0)()
-
-
-class Between:
-    """A ledger in which something happens once a command was read as open, or its task before it."""
-
-    def __init__(self, ledger: Ledger, happens: Callable[[], None]) -> None:
-        self._ledger = ledger
-        self._happens: list[Callable[[], None]] = [happens]
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._ledger, name)
-        if name not in ("list_tasks", "list_commands"):
-            return found
-
-        def read(run: RunKey, **given: Any) -> Any:
-            rows = found(run, **given)
-            if self._happens and not given and self._ledger.list_commands(run):
-                self._happens.pop()()
-            return rows
-
-        return read
-
-
-class Stage:
-    """A run, the processes of its tasks, and somebody who wants something."""
-
-    def __init__(self, rows: AirflowRows, ledger: Ledger) -> None:
-        self.rows = rows
-        self.ledger = ledger
-        self.clock = Meanwhile()
-        self.client = LouverClient(actor="ann", source=Source.CLI, ledger=ledger, clock=self.clock)
-        self.ledger.open_run(run_start(DEFINITION, RUN), now=self.now)
-
-    @property
-    def now(self) -> datetime:
-        return self.clock.now()
-
-    def open(self, key: TaskKey = ONE, *, nonce: str | None = None) -> Token:
-        claim = Claim(try_number=1, max_tries=3, process="p", source=Source.WORKER, nonce=nonce)
-        return self.ledger.open_task(key, claim, now=self.now).token
-
-    def running(self, key: TaskKey = ONE) -> Token:
-        token = self.open(key)
-        self.ledger.advance(token, LAUNCHED, now=self.now)
-        self.rows.show(key, "running")
-        return token
-
-    def obeys(self, token: Token, *changes: Change, outcome: str, nonce: str | None = None) -> None:
-        """The process takes up its one command and carries it out."""
-        (command,) = self.ledger.claim_commands(token, lease_until=self.now + SECOND, now=self.now)
-        self.ledger.obey(token, command, *changes, outcome=outcome, nonce=nonce, now=self.now)
-
-    def parked(self) -> Token:
-        """A step that ann has paused, five minutes ago."""
-        token = self.running()
-        self.client.pause(RUN, "one", timeout=timedelta(0))
-        self.obeys(token, PAUSING, PAUSED, outcome="paused, slot given back", nonce="pause-1")
-        self.rows.ask(ONE, options=list(PAUSE_OPTIONS), now=self.now)
-        self.rows.show(ONE, "awaiting_input", updated_at=self.now - timedelta(minutes=5))
-        return token
-
-    def ask(self, verb: Verb, task_id: str | None = "one", *, seconds: float = 60, **given: Any) -> Any:
-        replies = self.client.ask(verb, RUN, task_id, timeout=timedelta(seconds=seconds), **given)
-        if task_id is None:
-            return [(reply.task.task_id, reply.became) for reply in replies]
-        (reply,) = replies
-        return reply
-
-    def states(self) -> list[CommandState]:
-        return [command.state for command in self.ledger.list_commands(RUN)]
+        self._airflow.pass_time(max(duration, timedelta(seconds=1)))
+        if not self._idle:
+            self._airflow.schedule()
+            for key in self._airflow.waiting():
+                self._airflow.work(key)
 
 
 @pytest.fixture
-def stage(rows: AirflowRows, ledger: Ledger) -> Stage:
-    return Stage(rows, ledger)
+def client(airflow: AirflowByHand, ledger: Ledger) -> Callable[..., Louver]:
+    def make(user: str = "ann", *, role: str = "admin", idle: bool = False) -> Louver:
+        return Louver(
+            "http://testserver",
+            token=lambda: airflow.token(user, role=role),
+            transport=ThroughWeb(airflow.web),
+            clock=WhileWaiting(airflow, idle=idle),
+        )
+
+    return make
 
 
-def test_what_does_not_run_is_recorded_at_once_and_taken_back_by_a_resume(stage: Stage) -> None:
-    before = stage.now
+def test_a_run_is_submitted_waited_for_and_gives_what_its_sink_returned(client) -> None:
+    run = client().submit("priced", {"amount": 5}, run_id="r1")
 
-    assert stage.ask(Verb.PAUSE, reason="month end").became is Became.RECORDED
-    assert stage.now == before
-    (command,) = stage.ledger.list_commands(RUN)
-    assert (command.actor, command.reason, command.source) == ("ann", "month end", Source.CLI)
+    result = run.get(timeout=60)
 
-    assert stage.ask(Verb.RESUME).became is Became.TAKEN_BACK
-    assert stage.states() == [CommandState.REFUSED]
-    assert stage.ask(Verb.RESUME).became is Became.REFUSED
-
-
-def test_a_run_means_all_its_unfinished_steps_also_those_that_have_not_begun(stage: Stage) -> None:
-    stage.running()
-    pause = stage.ask(Verb.PAUSE, None, seconds=0)
-    assert pause == [("one", Became.UNCONFIRMED), ("two", Became.RECORDED)]
-    stage.ledger.advance(
-        stage.running(ONE), Change(to=TaskState.FAILED, trigger="runtime:error"), now=stage.now
-    )
-    # Its upstream has failed, so it will never run.
-    assert stage.ask(Verb.STOP, None) == []
-    assert stage.ask(Verb.STOP, "two").state is TaskState.SKIPPED
+    assert (result, type(result["amount"]), type(result["pair"])) == (RESULT, Decimal, tuple)
+    status = run.status()
+    assert (status.state, status.over, status.workflow) == (RunState.SUCCEEDED, True, "priced 1.0.0")
+    assert {name: (node.state, node.attempt) for name, node in status.nodes.items()} == {
+        "price": (TaskState.SUCCEEDED, 1),
+        "tell": (TaskState.SUCCEEDED, 1),
+    }
+    results = run.results()
+    assert list(results) == ["price", "tell"]
+    assert (results["tell"].tag, results["tell"].value) == ("ok", "told")
 
 
-def test_until_the_owner_has_acted_it_is_unconfirmed(stage: Stage) -> None:
-    token = stage.running()
-    first = stage.ask(Verb.PAUSE, seconds=3)
-    assert (first.became, first.state) == (Became.UNCONFIRMED, TaskState.RUNNING)
-    assert stage.states() == [CommandState.PENDING]
+def test_submitted_again_it_is_the_same_run_and_with_something_else_a_conflict(client, airflow) -> None:
+    first = client().submit("priced", {"amount": 5}, run_id="r1")
 
-    stage.clock.happens = [lambda: stage.obeys(token, PAUSING, PAUSED, outcome="paused in place")]
-    stage.ledger.refuse_command(stage.ledger.list_commands(RUN)[0], outcome="", now=stage.now)
-    second = stage.ask(Verb.PAUSE)
-    assert (second.became, second.detail, second.state) == (Became.DONE, "paused in place", TaskState.PAUSED)
+    assert client("bob").submit("priced", {"amount": 5}, run_id="r1") == first
+    with pytest.raises(SubmitConflict, match=r"run r1 of priced is there already.*other params"):
+        client().submit("priced", {"amount": 6}, run_id="r1")
+
+    assert [run.conf for run in airflow.rows.runs("priced")] == [{"amount": 5}]
 
 
-def test_a_pause_that_was_rolled_back_is_not_accepted(stage: Stage) -> None:
-    token = stage.running()
-    back = Change(to=TaskState.RUNNING, trigger="runtime:pause_rolled_back")
-    stage.clock.happens = [
-        lambda: stage.obeys(token, PAUSING, back, outcome="rolled back: no checkpoint within 30 s")
+def test_one_logical_date_is_for_one_run(client) -> None:
+    client().submit("priced", {"amount": 5}, run_id="r1", logical_date=NOON)
+
+    assert client().submit("priced", {"amount": 5}, run_id="r1", logical_date=NOON).run_id == "r1"
+    with pytest.raises(SubmitConflict, match="another run of the Dag has the logical date"):
+        client().submit("priced", {"amount": 5}, run_id="r2", logical_date=NOON)
+
+
+def test_a_wait_that_times_out_changes_nothing(client, ledger) -> None:
+    run = client(idle=True).submit("priced", {"amount": 5}, run_id="r1")
+
+    with pytest.raises(WaitTimeout, match=r"run r1 of priced is not over after 3 s: it is not begun, queued"):
+        run.get(timeout=3)
+    assert ledger.get_run(RunKey("priced", "r1")) is None
+
+    assert client().run("priced", "r1").get(timeout=60) == RESULT
+
+
+def test_a_run_that_failed_names_the_node_and_the_kind_but_nothing_of_the_error(client) -> None:
+    run = client().submit("priced", {"amount": 0}, run_id="r1")
+
+    with pytest.raises(
+        RunFailed, match=r"^run r1 of priced ended failed: price failed \(exception\)$"
+    ) as caught:
+        run.get(timeout=600)
+
+    (failure,) = caught.value.failures
+    assert (failure.node, failure.state, failure.kind) == ("price", TaskState.FAILED, "exception")
+    assert "zq7marker" not in str(caught.value.status)
+    results = run.results()
+    assert [(name, result.tag) for name, result in results.items()] == [
+        ("price", "failed"),
+        ("tell", "skipped"),
     ]
-    reply = stage.ask(Verb.PAUSE)
-    assert (reply.became, reply.became.accepted) == (Became.ROLLED_BACK, False)
+    assert results["price"].error.kind == "exception"
 
 
-def test_a_stop_without_waiting_says_that_its_process_will_see_it(stage: Stage) -> None:
-    stage.running()
-    before = stage.now
-    assert stage.ask(Verb.STOP, wait=False).became is Became.UNCONFIRMED
-    assert stage.now == before
-    assert stage.ask(Verb.STOP).became is Became.REFUSED
+def test_a_run_that_was_stopped_says_so(client, airflow) -> None:
+    run = begun(client(), airflow)
+
+    (reply,) = run.stop("tell", reason="enough", wait=0)
+    assert (reply.node, reply.became, reply.accepted) == ("tell", "recorded", True)
+
+    with pytest.raises(RunStopped, match="tell stopped"):
+        run.get(timeout=60)
+    stopped = [row for row in run.history("tell") if row.to_state is TaskState.STOPPED]
+    assert [(row.actor, row.reason) for row in stopped] == [("ann", "enough")]
 
 
-def test_what_its_process_does_between_two_reads_is_done(stage: Stage) -> None:
-    """On a real Airflow: told as recorded, for a step that had just been stopped by it."""
-    token = stage.running()
-    stopping = Change(to=TaskState.STOPPING, trigger="user:stop")
-    stopped = Change(to=TaskState.STOPPED, trigger="runtime:stop_confirmed")
+def test_a_pause_is_taken_back_by_a_resume(client, airflow) -> None:
+    run = begun(client(), airflow)
 
-    def obey() -> None:
-        stage.obeys(token, stopping, stopped, outcome="stopped")
+    (paused,) = run.pause(wait=0)
+    (resumed,) = run.resume(wait=0)
 
-    stage.client = replace(stage.client, ledger=cast("Ledger", Between(stage.ledger, obey)))
-
-    reply = stage.ask(Verb.STOP)
-
-    assert (reply.became, reply.state, reply.detail) == (Became.DONE, TaskState.STOPPED, "stopped")
+    assert (paused.became, resumed.became) == ("recorded", "taken_back")
+    assert run.get(timeout=60) == RESULT
+    with pytest.raises(CommandImpossible, match="nothing to pause"):
+        run.pause()
 
 
-def test_a_step_that_ended_by_itself_is_not_said_to_begin(stage: Stage) -> None:
-    token = stage.running()
-    succeeded = Change(to=TaskState.SUCCEEDED, trigger="runtime:completed")
+def test_a_sink_that_was_skipped_has_no_result(client) -> None:
+    run = client().submit("skipped", run_id="r1")
 
-    def end() -> None:
-        stage.ledger.advance(token, succeeded, now=stage.now)
-
-    stage.client = replace(stage.client, ledger=cast("Ledger", Between(stage.ledger, end)))
-
-    assert stage.ask(Verb.STOP, seconds=1).became is Became.UNCONFIRMED
+    with pytest.raises(NoResult, match="alone, whose result is the run's, is skipped"):
+        run.get(timeout=60)
 
 
-def test_a_parked_step_is_woken_and_what_it_does_is_waited_for(stage: Stage) -> None:
-    stage.parked()
-    resumed = lambda: stage.obeys(stage.open(nonce="pause-1"), RESUMED, outcome="resumed")  # noqa: E731
-    stage.clock.happens = [resumed]
+def test_a_run_that_airflow_ended_is_not_waited_for_for_ever(client, airflow) -> None:
+    run = client(idle=True).submit("priced", {"amount": 5}, run_id="r1")
+    airflow.rows.show_run(RunKey("priced", "r1"), "failed")
 
-    reply = stage.ask(Verb.RESUME)
-
-    assert (reply.became, reply.detail, reply.state) == (Became.DONE, "resumed", TaskState.QUEUED)
-    assert stage.rows.row(ONE).state == "scheduled"
+    with pytest.raises(RunFailed, match=r"is over in Airflow \(failed\), and was left unbegun"):
+        run.get()
 
 
-def test_a_parked_step_that_was_woken_and_says_nothing_is_delivered(stage: Stage) -> None:
-    stage.parked()
-    assert stage.ask(Verb.RESUME, seconds=5).became is Became.DELIVERED
-    assert stage.ask(Verb.RESUME).became is Became.REFUSED
-    assert stage.ask(Verb.STOP, wait=False, seconds=5).became is Became.UNCONFIRMED
+def test_bad_parameters_are_told_in_airflows_words(client) -> None:
+    with pytest.raises(Refused, match=r"submit of run r1 of priced: .*'five' is not of type 'integer'"):
+        client().submit("priced", {"amount": "five"}, run_id="r1")
 
 
-def test_the_resume_guard_is_waited_for(stage: Stage) -> None:
-    stage.parked()
-    stage.rows.show(ONE, "awaiting_input", updated_at=stage.now - SECOND)
-    began = stage.now
-
-    assert stage.ask(Verb.STOP, wait=False).became is Became.DELIVERED
-
-    # After half a minute it matters no more that no scheduler has looked at the run.
-    assert timedelta(seconds=28) <= stage.now - began <= timedelta(seconds=32)
+def test_an_unknown_dag_and_an_unknown_run_are_named(client) -> None:
+    with pytest.raises(NotFound, match="Dag nobody"):
+        client().submit("nobody")
+    with pytest.raises(NotFound, match="results of run r9 of priced"):
+        client().run("priced", "r9").results()
 
 
-def test_what_could_not_be_delivered_stays_pending_and_is_said_so(stage: Stage) -> None:
-    stage.parked()
-    stage.rows.show(ONE, "running")
+def test_a_viewer_reads_and_does_nothing_else(client) -> None:
+    made = client().submit("priced", {"amount": 5}, run_id="r1")
+    made.get(timeout=60)
+    viewer = client("cid", role="viewer")
 
-    reply = stage.ask(Verb.RESUME, seconds=5)
-
-    assert (reply.became, reply.became.accepted) == (Became.UNCONFIRMED, True)
-    assert "about to wait" in (reply.detail or "")
-    assert sorted(stage.states()) == [CommandState.DONE, CommandState.PENDING]
-
-
-def test_what_airflow_has_given_up_is_not_waited_for(stage: Stage) -> None:
-    stage.parked()
-    stage.rows.show(ONE, "failed")
-    began = stage.now
-
-    reply = stage.ask(Verb.RESUME)
-
-    assert (reply.became, "failed" in (reply.detail or "")) == (Became.UNCONFIRMED, True)
-    assert stage.now == began
+    assert viewer.run("priced", "r1").status().over
+    for forbidden in (viewer.run("priced", "r1").stop, lambda: viewer.submit("priced", {"amount": 5})):
+        with pytest.raises(Forbidden):
+            forbidden()
 
 
-def test_a_stop_that_the_reconciler_delivered_first_is_waited_for(stage: Stage) -> None:
-    stage.parked()
-    stage.rows.show(ONE, "failed")
-    began = stage.now
+def test_a_stranger_learns_nothing(airflow, ledger) -> None:
+    strange = Louver("http://testserver", token="x.y.z", transport=ThroughWeb(airflow.web))
 
-    reply = stage.ask(Verb.STOP)
-
-    assert (reply.became, "failed" in (reply.detail or "")) == (Became.UNCONFIRMED, True)
-    assert timedelta(seconds=15) <= stage.now - began < timedelta(seconds=20)
+    with pytest.raises((Unauthenticated, Forbidden)):
+        strange.run("priced", "r1").status()
 
 
-def test_a_run_that_airflow_has_not_started_is_opened_as_its_first_step_would(
-    rows: AirflowRows, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dag = build_dag(DEFINITION, tasks={"tests:work": work})
-    monkeypatch.setattr("louver_provider.adoption.get_dag_by_file_location", lambda dag_id: dag)
-    client = LouverClient(actor="ann", ledger=ledger)
-
-    replies = client.pause(RUN)
-
-    assert [reply.became for reply in replies] == [Became.RECORDED, Became.RECORDED]
-    run = ledger.get_run(RUN)
-    assert run is not None
-    assert (run.requester, run.definition_fingerprint) == ("ann", DEFINITION.fingerprint)
-    again = run_start(DEFINITION, RUN, marker=rows.runs("asked")[0].run_after.isoformat(), requester="ann")
-    assert ledger.open_run(again, now=run.created_at) == run
+def test_a_paused_dag_says_so(client, airflow) -> None:
+    airflow.rows.pause("skipped")
+    try:
+        with pytest.raises(DagPaused, match="airflow dags unpause skipped"):
+            client().submit("skipped", run_id="r1")
+        run = client(idle=True).submit("skipped", run_id="r1", while_paused=True)
+        with pytest.raises(WaitTimeout, match="Airflow has paused the Dag") as caught:
+            run.get(timeout=2)
+        assert caught.value.status.dag_paused
+        assert client().submit("skipped", run_id="r1") == run
+    finally:
+        airflow.ask("ann", "PATCH", "/dags/skipped", {"is_paused": False})
 
 
-@pytest.mark.parametrize(
-    ("run", "state", "words"),
-    [
-        (RunKey("asked", "none"), None, "neither the ledger nor Airflow knows"),
-        (RUN, "success", "is over: Airflow holds it for success"),
-    ],
-)
-def test_a_run_that_cannot_be_opened_says_why(
-    rows: AirflowRows, ledger: Ledger, run: RunKey, state: str | None, words: str
-) -> None:
-    if state is not None:
-        rows.show_run(run, state)
-    with pytest.raises(LedgerError, match=words):
-        LouverClient(ledger=ledger).pause(run)
-
-
-def test_a_step_that_the_run_does_not_have_is_an_error(stage: Stage) -> None:
-    with pytest.raises(LedgerError, match="it has one, two"):
-        stage.client.pause(RUN, "compensate")
+def begun(louver: Louver, airflow: AirflowByHand) -> RunHandle:
+    """A run whose first step has succeeded."""
+    run = louver.submit("priced", {"amount": 5}, run_id="r1")
+    key = TaskKey("priced", "r1", "price")
+    for _ in range(5):
+        airflow.pass_time(timedelta(seconds=1))
+        airflow.schedule()
+        if key in airflow.waiting():
+            assert airflow.work(key) == "success"
+            return run
+    raise AssertionError("it was not scheduled")

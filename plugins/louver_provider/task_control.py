@@ -1,5 +1,6 @@
 """
-Pause, resume and stop from Python, wherever Airflow's own models may be used: a service, a notebook, the CLI.
+Pause, resume and stop, in a process that may use Airflow's own models and the ledger: a command, the API
+server, a service. From anywhere else, :mod:`louver_provider.client` asks the API server to.
 
 A command is written into the ledger and carried out by the process that holds the task; nobody else claims
 it. A parked task has no such process, so it is woken first. What became of a command is read from the ledger
@@ -31,7 +32,7 @@ from louver_provider.delivery import Delivery, wake
 from louver_provider.hooks.ledger import get_ledger
 from louver_provider.parks import read_park
 
-__all__ = ["Became", "LouverClient", "Reply"]
+__all__ = ["Became", "Reply", "TaskControl"]
 
 TIMEOUT = timedelta(seconds=60)
 """How long a command is followed unless the caller says otherwise."""
@@ -105,7 +106,7 @@ class _Errand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LouverClient:
+class TaskControl:
     """
     Controls tasks.
 
