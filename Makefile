@@ -1,12 +1,15 @@
 # Thin: every target calls a script, and every script sets up what it needs by itself.
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test unit lint bench-ledger bench-buckets bench-control bench-tenants
+.PHONY: help demo demo-etl up down test unit lint bench-ledger bench-buckets bench-control bench-tenants bench-workflows
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: ## the order workflow on a real Airflow, from kill to refund (4 minutes)
 	@scripts/demo
+
+demo-etl: ## the sales pipeline on a real Airflow, over both changes of the clocks (4 minutes)
+	@scripts/demo-etl
 
 up: ## an Airflow with the examples that stays up; prints URL and login
 	@scripts/up
@@ -34,3 +37,6 @@ bench-buckets: ## what routing into buckets costs Airflow (10 minutes); ARGS="--
 
 bench-tenants: ## how long tenants wait beside a noisy one (12 minutes); ARGS="--quick" tries it
 	@scripts/bench-tenants $(ARGS)
+
+bench-workflows: ## what workflows cost beside plain Airflow Dags (12 minutes); ARGS="--quick" tries it
+	@scripts/bench-workflows $(ARGS)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from demo_frame import print_table
 from demo_story import Run, Story
 
 __all__ = ["as_json", "compensations", "differences", "print_run"]
@@ -152,14 +153,14 @@ def print_run(run: Run) -> None:
         return
     print(f"state {run.status['state']}, in Airflow {run.airflow_state}")
     print(f"the shop's providers did: {', '.join(_done(run.counts)) or 'nothing'}")
-    _print_table("steps", run.status["steps"], ("step", "state", "attempt", "try_number", "failure_kind"))
-    _print_table("effects", run.status["effects"], ("effect", "step", "state", "committed_as"))
-    _print_table(
+    print_table("steps", run.status["steps"], ("step", "state", "attempt", "try_number", "failure_kind"))
+    print_table("effects", run.status["effects"], ("effect", "step", "state", "committed_as"))
+    print_table(
         "approvals",
         run.status["approvals"],
         ("request", "asked_by", "of", "decision", "decided_by", "used_by"),
     )
-    _print_table(
+    print_table(
         "audit trail",
         run.trail,
         ("at", "step", "from", "to", "trigger", "actor", "attempt", "source", "reason"),
@@ -168,17 +169,6 @@ def print_run(run: Run) -> None:
 
 def _done(counts: Mapping[str, int]) -> list[str]:
     return [f"{action} {count}x" for action, count in counts.items() if count]
-
-
-def _print_table(title: str, rows: Sequence[Mapping[str, Any]], columns: Iterable[str]) -> None:
-    if not rows:
-        return
-    names = list(columns)
-    cells = [["" if row[name] is None else str(row[name])[:60] for name in names] for row in rows]
-    widths = [max(len(name), *(len(row[index]) for row in cells)) for index, name in enumerate(names)]
-    print(f"\n{title}")
-    for row in (names, ["-" * width for width in widths], *cells):
-        print("  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
 
 
 def as_json(story: Story, problems: list[str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -88,7 +88,10 @@ class Components:
                 time.sleep(0.05)
         if groups:
             raise TimeoutError(f"process groups {sorted(groups)} do not end, not even by SIGKILL")
-        self._reap()
+        for child in self._children.values():
+            # Its first thread may be gone before the last one is; until then nobody can wait for it.
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(timeout=10)
         self._file.unlink(missing_ok=True)
         self._children.clear()
         return found

@@ -48,8 +48,11 @@ ACTIONS = frozenset(
 )
 """Where a provider can be told to misbehave."""
 
-STEPS = frozenset({"reserve_inventory", "charge", "notify"})
-"""Steps whose process can be killed once their effect is recorded."""
+STEPS = frozenset({"reserve_inventory", "charge", "notify", "stage"})
+"""
+Steps whose process can be killed once their effect is recorded; of the sales pipeline ``stage``, after a
+checkpoint, with the partition (``2026-03-28/koeln``) as its order.
+"""
 
 HELD_STEPS = frozenset({"charge"})
 """Steps that can be held at their start."""
