@@ -6,6 +6,7 @@ Both are resumable: called again they find the same truth in the ledger and go o
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,13 +16,15 @@ from louver.control import is_pause
 from louver.definition import Definition
 from louver.definition_json import read_definition_form
 from louver.errors import CompensationFailed, LedgerError, LouverError
-from louver.evaluation import Evaluation, evaluate, final_state
+from louver.evaluation import Evaluation, final_state
 from louver.ledger.contract import Ledger
 from louver.ledger.names import RunKey, TaskKey
+from louver.ledger.records import TaskRecord
 from louver.ledger.requests import RunStart
 from louver.lifecycle import TaskCall
 from louver.policies import RetryPolicy
 from louver.ports import StepRuntime
+from louver.results import RunResults
 from louver.sessions import Claim
 from louver.states import RunState, TaskState
 
@@ -34,6 +37,7 @@ __all__ = [
     "compensate_call",
     "definition_of",
     "overview",
+    "paused_nodes",
 ]
 
 COMPENSATE, OUTCOME = "compensate", "outcome"
@@ -73,15 +77,20 @@ def definition_of(run: RunKey, ledger: Ledger) -> Definition:
 def overview(run: RunKey, ledger: Ledger) -> RunOverview:
     """The run's state, recomputed from its node states and effects (row W9)."""
     definition = definition_of(run, ledger)
-    tasks = ledger.list_tasks(run)
-    states = {task.task_id: task.state for task in tasks}
-    paused = [task.task_id for task in tasks if is_pause(task)]
-    evaluation = evaluate(definition, states, paused=paused)
+    results = RunResults(definition, run, ledger, strict=False)
+    paused = paused_nodes(results.tasks.values())
+    evaluation = results.evaluate(paused=paused)
     count = tally(ledger.list_effects(run))
     state = final_state(
         evaluation.forward, undone=count.undone, failed=count.failed, outstanding=count.outstanding
     )
     return RunOverview(definition=definition, state=state, evaluation=evaluation)
+
+
+def paused_nodes(tasks: Iterable[TaskRecord]) -> set[str]:
+    """Nodes that people paused, and that wait for nothing else."""
+    parked = [task for task in tasks if task.state is TaskState.PAUSED]
+    return {task.task_id for task in parked} - {task.task_id for task in parked if not is_pause(task)}
 
 
 def compensate_call(start: RunStart, claim: Claim) -> TaskCall:

@@ -20,6 +20,8 @@ from louver.errors import (
     DefinitionChanged,
     LedgerError,
     LouverError,
+    NotRun,
+    StepSkipped,
     TaskCancelled,
     TimeoutReached,
     ValueRefused,
@@ -49,10 +51,19 @@ class Ended(Exception):
 
     :param change: the transition, still to be recorded.
     :param state: the task's state, where the ledger has recorded it already.
+    :param delay: before the next attempt, where there is one.
     """
 
-    def __init__(self, change: Change | None, error: LouverError, *, state: TaskState | None = None) -> None:
+    def __init__(
+        self,
+        change: Change | None,
+        error: LouverError,
+        *,
+        state: TaskState | None = None,
+        delay: timedelta = timedelta(0),
+    ) -> None:
         self.change = change
+        self.delay = delay
         self.error = error
         self.state = state if change is None else change.to
         super().__init__(str(error))
@@ -79,6 +90,12 @@ class TaskCall:
     :param resources: what it shares with others, by name, to units: it waits for a permit where they have
         limits, and its retries draw on their budgets.
     :param priority: who has more goes first at a resource.
+    :param fate: asked before the task is opened anew: the change that the workflow's rules make instead of
+        running it, or None.
+    :param under: asked where the run is under another definition than ``start`` says: the call to live
+        instead; None where such a run is refused.
+    :param admit: checks whether the run's definition is all right, in place of the plain comparison.
+    :param left_out: the run's own definition does not have the task: it is skipped, and keeps nobody waiting.
     """
 
     key: TaskKey
@@ -93,6 +110,10 @@ class TaskCall:
     supervised: bool = True
     resources: Mapping[str, int] = field(default_factory=dict)
     priority: int = 1
+    fate: Callable[[Ledger], Change | None] | None = None
+    under: Callable[[TaskCall, RunRecord, Ledger], TaskCall] | None = None
+    admit: Callable[[StepRuntime], None] | None = None
+    left_out: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +125,14 @@ class Closing:
     :param value: the result, where it succeeded.
     :param error: what went wrong, where something did.
     :param delay: before the next attempt, where there is one.
+    :param left_out: as of the call.
     """
 
     state: TaskState
     value: Any = field(default=None, repr=False)
     error: BaseException | None = None
     delay: timedelta = timedelta(0)
+    left_out: bool = False
 
 
 class Lifecycle:
@@ -164,7 +187,10 @@ class Lifecycle:
         :raises LedgerError: where the ledger fails; nothing is decided then (row T13).
         """
         run = self._ledger.open_run(call.start, now=self._clock.now())
-        opened = self._ledger.open_task(call.key, call.claim, now=self._clock.now())
+        if call.under is not None and run.definition_fingerprint != call.start.definition_fingerprint:
+            call = call.under(call, run, self._ledger)
+        claim = self._with_fate(call)
+        opened = self._ledger.open_task(call.key, claim, now=self._clock.now())
         token = opened.token
         for row in opened.transitions:
             tell_transition(self._log, row)
@@ -186,19 +212,28 @@ class Lifecycle:
             supervision=supervision,
             places=self._places,
         )
-        if opened.entry is Entry.RECORDED:
-            self._log.tell("result.recorded", "it succeeded before; its recorded result is returned")
-            return Closing(state=TaskState.SUCCEEDED, value=self._ledger.load_result(call.key))
-        if opened.entry is Entry.OVER:
-            error = AttemptsExhausted(
-                f"{call.key} is {opened.record.state} already; clear it to run it again"
-            )
-            return Closing(state=opened.record.state, error=error)
         permit = StepPermit(runtime, call.resources, priority=call.priority, settings=self._permits)
         try:
+            if opened.entry is Entry.RECORDED:
+                self._log.tell("result.recorded", "it succeeded before; its recorded result is returned")
+                return Closing(state=TaskState.SUCCEEDED, value=self._ledger.load_result(call.key))
+            if opened.entry is Entry.OVER and claim.fate is not None and opened.transitions:
+                not_run = NotRun(claim.fate.reason)
+                return Closing(state=opened.record.state, error=not_run, left_out=call.left_out)
+            if opened.entry is Entry.OVER:
+                error = AttemptsExhausted(
+                    f"{call.key} is {opened.record.state} already; clear it to run it again"
+                )
+                return Closing(state=opened.record.state, error=error, left_out=call.left_out)
             return self._run(call, run, runtime, supervision, opened, permit)
         finally:
+            # Also where it is over: the process that ended it may have died before it gave its permit back.
             permit.give_back()
+
+    def _with_fate(self, call: TaskCall) -> Claim:
+        if call.fate is None or call.claim.nonce is not None:
+            return call.claim
+        return replace(call.claim, fate=call.fate(self._ledger))
 
     def _supervise(self, call: TaskCall, opened: OpenedTask) -> Supervision:
         return Supervision(
@@ -245,7 +280,9 @@ class Lifecycle:
                 told.tell(Change(to=TaskState.STARTING, trigger="scheduler:dispatch"))
             if call.supervised:
                 _honour_intentions(supervision)
-            if not call.any_definition:
+            if call.admit is not None:
+                call.admit(runtime)
+            elif not call.any_definition:
                 _check_definition(run, call.start)
             if call.prepare is not None:
                 call.prepare(runtime)
@@ -263,22 +300,22 @@ class Lifecycle:
         except Ended as ended:
             if ended.change is not None:
                 told.tell_all(ended.change)
-            return Closing(state=ended.state or TaskState.FAILED, error=ended.error)
+            return Closing(state=ended.state or TaskState.FAILED, error=ended.error, delay=ended.delay)
         except LedgerError:
             # The ledger failed, or another process took over: this one decides nothing any more.
             raise
         except Interrupted:
-            if supervision.stopped():
-                return Closing(state=TaskState.STOPPED, error=TaskCancelled("it was stopped by force"))
+            if (end := supervision.stopped()) is not None:
+                return Closing(state=end, error=TaskCancelled(f"it was {end} by force"))
             if supervision.overrun is None:
                 # Nobody here asked for it: the platform ends the process, and says itself what becomes of it.
                 raise
             timeout = TimeoutReached(str(supervision.overrun), overrun=supervision.overrun)
             return self._fail(call, runtime, told, timeout, failures + 1)
         except Exception as error:
-            if _is_stop(error) and supervision.stopped():
-                return Closing(state=TaskState.STOPPED, error=error)
-            asked = self._request_in(error)
+            if _is_stop(error) and (end := supervision.stopped()) is not None:
+                return Closing(state=end, error=error)
+            asked = _skip_in(error) or self._request_in(error)
             if asked is not None and not supervision.stop_requested:
                 told.tell(asked)
                 return Closing(state=asked.to, error=error)
@@ -323,7 +360,13 @@ def _honour_intentions(supervision: Supervision) -> None:
     try:
         supervision.honour_intentions()
     except TaskCancelled as error:
-        raise Ended(None, error, state=TaskState.STOPPED) from None
+        raise Ended(None, error, state=TaskState(error.state)) from None
+
+
+def _skip_in(error: Exception) -> Change | None:
+    if isinstance(error, StepSkipped):
+        return Change(to=TaskState.SKIPPED, trigger="task:skip", reason=type(error).__name__)
+    return None
 
 
 def _is_stop(error: BaseException | None) -> bool:

@@ -18,6 +18,7 @@ from louver.leases import kept_alive
 from louver.ledger.records import PermitRecord
 from louver.observations import Observations
 from louver.ports import StepRuntime, Waits
+from louver.resource_tags import ResourceTags
 from louver.semaphores import PermitTerms, ResourceLimit, Stage
 from louver.sessions import Change
 from louver.states import TaskState
@@ -32,18 +33,22 @@ class PermitSettings:
 
     :param limits: by resource (:func:`louver.semaphores.parse_resources`).
     :param look_every: how often those who wait look whether they have something to do.
+    :param tags: what tags imply (:mod:`louver.resource_tags`).
+    :param implied: what the tags of this very step imply; of what it names itself, its own units count.
     """
 
     limits: Mapping[str, ResourceLimit] = field(default_factory=dict)
     terms: PermitTerms = field(default_factory=PermitTerms)
     look_every: timedelta = timedelta(seconds=1)
+    tags: ResourceTags = field(default_factory=ResourceTags)
+    implied: Mapping[str, int] = field(default_factory=dict)
 
 
 class StepPermit:
     """
     What one process has of the resources of its step.
 
-    :param needs: resource to units; nothing is asked where there are none.
+    :param needs: resource to units, beside what is implied; nothing is asked where there are none.
     :param priority: of the step.
     """
 
@@ -51,7 +56,7 @@ class StepPermit:
         self, runtime: StepRuntime, needs: Mapping[str, int], *, priority: int, settings: PermitSettings
     ) -> None:
         self._runtime = runtime
-        self._needs = needs
+        self._needs = {**settings.implied, **needs}
         self._priority = priority
         self._settings = settings
         self._waits = False

@@ -1,15 +1,9 @@
 """
-Named semaphores and rate limits: who may use a resource now, and who waits (semantics section 7).
+Named semaphores and rate limits: what they are, and who has or wants something (semantics section 7).
 
 A step that says ``resources={"payments-api": 1}`` needs a **permit** before its code runs. A permit is for
 all that the step needs together, or for nothing: so nobody holds one thing while it waits for another, and
-there is no deadlock. Here is the decision, a pure function over limits, permits and the time; the ledger
-asks it inside each transaction that gives a permit back, takes one or finds one expired.
-
-Those who wait stand in one line, by priority and then by the order of asking. Whoever cannot be served keeps
-what it needs from those behind it, also where there is some of it: otherwise a step that needs two things, or
-much of one, could be overtaken for ever. Only while nothing but time can help it (a rate, or a resource that
-is closed) it leaves the rest to others.
+there is no deadlock. Whose turn it is decides :mod:`louver.permit_turns`.
 
 A rate limit counts starts, by the generic cell rate algorithm (ITU-T I.371), as retry budgets do: ``50/min``
 lets 50 begin at once and one more each 1.2 s. What has begun is counted, however long it takes.
@@ -17,8 +11,7 @@ lets 50 begin at once and one more each 1.2 s. What has begun is counted, howeve
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -34,11 +27,10 @@ __all__ = [
     "LARGEST_LIMIT",
     "Permit",
     "PermitTerms",
-    "Plan",
     "Resource",
     "ResourceLimit",
     "Stage",
-    "decide",
+    "less_at_once",
     "parse_resources",
     "too_large",
 ]
@@ -157,30 +149,6 @@ class Permit:
     until: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """
-    What becomes of the permits now; those that are not named stay as they are.
-
-    :param granted: their turn has come.
-    :param expired: they were not renewed, or not taken when their turn came: they are given up.
-    :param refused: they need more than there can ever be; see :func:`too_large`.
-    :param full_at: of each resource with a rate, after what was granted.
-    :param next_at: when time alone may change something; None where it cannot.
-    """
-
-    granted: Sequence[Permit] = ()
-    expired: Sequence[Permit] = ()
-    refused: Sequence[Permit] = ()
-    full_at: Mapping[str, datetime]
-    next_at: datetime | None = None
-
-    @property
-    def changes(self) -> bool:
-        """Whether anything is to be done."""
-        return bool(self.granted or self.expired or self.refused)
-
-
 def too_large(needs: Mapping[str, int], limits: Mapping[str, ResourceLimit]) -> str | None:
     """
     Why these units can never be had at once; None where they can.
@@ -198,88 +166,15 @@ def too_large(needs: Mapping[str, int], limits: Mapping[str, ResourceLimit]) -> 
     return None
 
 
-def decide(resources: Mapping[str, Resource], permits: Iterable[Permit], *, now: datetime) -> Plan:
-    """
-    Whose turn it is.
-
-    :param resources: by name, those that have limits; what has none is had by everybody.
-    :param permits: all that there are.
-    """
-    known = list(permits)
-    expired = [permit for permit in known if permit.until is not None and permit.until <= now]
-    gone = {permit.task for permit in expired}
-    inside = [permit for permit in known if permit.stage is not Stage.WAITING and permit.task not in gone]
-    line = sorted(
-        (permit for permit in known if permit.stage is Stage.WAITING),
-        key=lambda permit: (-permit.priority, permit.sequence),
-    )
-    limits = {name: resource.limit for name, resource in resources.items()}
-    desk = _Desk(resources, inside, now)
-    granted, refused = [], []
-    moments = [permit.until for permit in inside if permit.until is not None]
-    for permit in line:
-        if too_large(permit.needs, limits) is not None:
-            refused.append(permit)
-        elif desk.serve(permit.needs):
-            granted.append(permit)
-    moments += desk.ready_at
-    return Plan(
-        granted=tuple(granted),
-        expired=tuple(expired),
-        refused=tuple(refused),
-        full_at=MappingProxyType(desk.full_at),
-        next_at=min((moment for moment in moments if moment > now), default=None),
-    )
+def less_at_once(limit: ResourceLimit, before: ResourceLimit) -> bool:
+    """Whether there may be needs that could be had before, and can never be had now."""
+    return _most(limit) < _most(before)
 
 
-class _Desk:
-    """Serves one after the other, and keeps for each what it could not have yet."""
-
-    def __init__(self, resources: Mapping[str, Resource], inside: Iterable[Permit], now: datetime) -> None:
-        self._resources = resources
-        self._now = now
-        self._used: Counter[str] = Counter()
-        for permit in inside:
-            self._used.update(permit.needs)
-        self._kept: set[str] = set()
-        self.full_at = {
-            name: resource.full_at for name, resource in resources.items() if resource.limit.rate is not None
-        }
-        self.ready_at: list[datetime] = []
-
-    def serve(self, needs: Mapping[str, int]) -> bool:
-        limited = {name: units for name, units in needs.items() if name in self._resources}
-        if any(self._resources[name].limit.limit == 0 for name in limited):
-            return False
-        first = self._kept.isdisjoint(limited)
-        ready_at = max((self._ready(name, units) for name, units in limited.items()), default=self._now)
-        if first and ready_at <= self._now and all(self._fits(*need) for need in limited.items()):
-            self._used.update(limited)
-            for name, units in limited.items():
-                self._count(name, units)
-            return True
-        if first and ready_at > self._now:
-            self.ready_at.append(ready_at)
-            self._kept.update(name for name in limited if name in self.full_at)
-        else:
-            self._kept.update(limited)
-        return False
-
-    def _fits(self, name: str, units: int) -> bool:
-        limit = self._resources[name].limit.limit
-        return limit is None or self._used[name] + units <= limit
-
-    def _ready(self, name: str, units: int) -> datetime:
-        """When so many may begin, by the rate."""
-        rate = self._resources[name].limit.rate
-        if rate is None:
-            return self._now
-        return max(self.full_at[name], self._now) + rate.interval * units - rate.span
-
-    def _count(self, name: str, units: int) -> None:
-        rate = self._resources[name].limit.rate
-        if rate is not None:
-            self.full_at[name] = max(self.full_at[name], self._now) + rate.interval * units
+def _most(limit: ResourceLimit) -> int:
+    """The largest need of it; closed for a while, it refuses nobody by its limit."""
+    by_rate = LARGEST_LIMIT if limit.rate is None else limit.rate.count
+    return min(limit.limit or LARGEST_LIMIT, by_rate)
 
 
 def parse_resources(text: str) -> Mapping[str, ResourceLimit]:

@@ -172,7 +172,7 @@ _TABLE: dict[TaskState, dict[TaskState, tuple[str, ...]]] = {
         _S.RUNNING: ("executor:launched",),
         _S.BLOCKED: ("resource:waiting",),
         _S.PAUSED: ("user:pause",),
-        _S.RETRY_WAIT: ("runtime:error", "runtime:attempt_lost"),
+        _S.RETRY_WAIT: ("runtime:error", "runtime:attempt_lost", "runtime:outdated"),
         _S.FAILED: ("runtime:error",),
         _S.STOPPING: (_STOP, _CASCADE),
         _S.STOPPED: (_STOP,),

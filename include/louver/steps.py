@@ -7,7 +7,7 @@ What the nodes of a workflow, and the closing of a run, do between ``running`` a
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NoReturn
@@ -15,8 +15,9 @@ from typing import Any, NoReturn
 from louver.approvals import Answer, check_facts
 from louver.binding import Workflow
 from louver.canonical import fingerprint
+from louver.cascade import fate_of
 from louver.context import TaskContext
-from louver.control import PAUSE_NONCE
+from louver.control import ENDING, PAUSE_NONCE
 from louver.definition import ApprovalNode, Definition, Node, Step
 from louver.errors import (
     ApprovalClosed,
@@ -27,13 +28,18 @@ from louver.errors import (
     TaskCancelled,
     UpstreamUndone,
 )
+from louver.inputs import check_result, gather, has_rules
+from louver.ledger.contract import Ledger
 from louver.ledger.names import Decision, EffectState, RunKey, TaskKey, Verb
-from louver.ledger.records import ApprovalRecord, CommandRecord
+from louver.ledger.records import ApprovalRecord, CommandRecord, RunRecord
 from louver.ledger.requests import ApprovalRequest, RunStart
 from louver.lifecycle import Ended, TaskCall
 from louver.ports import Parked, StepRuntime, tell_transition
+from louver.references import resolve
+from louver.results import RunResults
 from louver.sessions import Change, Claim
 from louver.states import FailureKind, Precision, TaskState
+from louver.version_calls import Deployed
 
 __all__ = ["ParkAnswer", "StepCalls", "run_start"]
 
@@ -83,11 +89,24 @@ class StepCalls:
     :param workflow: the definition and its functions.
     :param start: the run.
     :param params: gives the run's parameters; asked before ``running``, by nodes that take some.
+    :param unsettled: tells which tasks of the run the platform has taken up again since they ended.
+    :param max_items: over how many items a step can be mapped; None for any number.
+    :param arguments: gives a step's arguments, where the platform has them itself; nothing is gathered then.
     """
 
     def __init__(
-        self, *, workflow: Workflow, start: RunStart, params: Callable[[StepRuntime], Mapping[str, Any]]
+        self,
+        *,
+        workflow: Workflow,
+        start: RunStart,
+        params: Callable[[StepRuntime], Mapping[str, Any]],
+        unsettled: Callable[[], Collection[TaskKey]] = tuple,
+        max_items: int | None = None,
+        arguments: Callable[[StepRuntime], Mapping[str, Any]] | None = None,
     ) -> None:
+        self._unsettled = unsettled
+        self._given = arguments
+        self._max_items = max_items
         self._workflow = workflow
         self._definition = workflow.definition
         self._start = start
@@ -105,7 +124,7 @@ class StepCalls:
         def prepare(runtime: StepRuntime) -> None:
             _keep_to_the_answer(runtime)
             self._check_ground(node, runtime)
-            if node.params:
+            if node.params and self._given is None:
                 params.update(self._params(runtime))
 
         def body(runtime: StepRuntime) -> Any:
@@ -119,10 +138,14 @@ class StepCalls:
             else:
                 _go_on(runtime, answer or ParkAnswer())
 
+        def fate(ledger: Ledger) -> Change | None:
+            return fate_of(self._definition, key, ledger, unsettled=self._unsettled())
+
         return TaskCall(
             key=key,
             start=self._start,
             claim=claim,
+            fate=fate if has_rules(self._definition, node) else None,
             retry=node.retry,
             prepare=prepare,
             body=body,
@@ -130,20 +153,35 @@ class StepCalls:
             timeouts=node.timeouts,
             resources=node.resources,
             priority=node.priority if isinstance(node, Step) else 1,
+            under=self._under(name, key=key, claim=claim, answer=answer),
         )
+
+    def _under(
+        self, name: str, *, key: TaskKey, claim: Claim, answer: ParkAnswer | None
+    ) -> Callable[[TaskCall, RunRecord, Ledger], TaskCall]:
+        """What makes the call where the run is under another definition (row O14)."""
+
+        def make(workflow: Workflow, start: RunStart) -> TaskCall:
+            calls = StepCalls(
+                workflow=workflow,
+                start=start,
+                params=self._params,
+                unsettled=self._unsettled,
+                max_items=self._max_items,
+                arguments=self._given,
+            )
+            return calls.node(name, key=key, claim=claim, answer=answer)
+
+        return Deployed(workflow=self._workflow, node=name, make=make).under
 
     def _check_ground(self, node: Node, runtime: StepRuntime) -> None:
         """A step does not run on what was undone (case E08)."""
         run = runtime.token.key.run
         ancestors = set(self._definition.ancestors(node.name))
-        generations = {task.task_id: task.generation for task in runtime.ledger.list_tasks(run)}
+        generations = {task.key: task.generation for task in runtime.ledger.list_tasks(run)}
         for effect in runtime.ledger.list_effects(run):
             undone = effect.state in (EffectState.UNDONE, EffectState.UNDO_FAILED)
-            if (
-                undone
-                and effect.task_id in ancestors
-                and generations.get(effect.task_id) == effect.generation
-            ):
+            if undone and effect.task_id in ancestors and generations.get(effect.task) == effect.generation:
                 raise UpstreamUndone(
                     f"effect {effect.reference} of upstream step {effect.task_id!r} is {effect.state}; "
                     "clear that step too, so that it acts again"
@@ -152,24 +190,36 @@ class StepCalls:
     def _arguments(
         self, node: Node, params: Mapping[str, Any], runtime: StepRuntime
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Arguments of the node's function, and the upstream results by node."""
-        key = runtime.token.key
-        upstream = {
-            name: runtime.ledger.load_result(TaskKey(key.dag_id, key.run_id, name)) for name in node.upstream
-        }
-        arguments = {parameter: upstream[name] for parameter, name in node.inputs.items()}
-        arguments.update(node.kwargs)
+        """Arguments of the node's function, and by node the results of the upstreams that succeeded."""
+        if self._given is not None:
+            delivered = RunResults(self._definition, runtime.token.key.run, runtime.ledger)
+            return dict(self._given(runtime)), delivered.delivered(node.upstream)
+        given = gather(self._definition, node, runtime.token.key, runtime.ledger)
+        arguments = {**given.arguments, **node.kwargs}
         for parameter, name in node.params.items():
             if name not in params:
                 raise ConfigurationError(f"run parameter {name!r} was not given")
             arguments[parameter] = params[name]
-        return arguments, upstream
+        return arguments, given.upstream
 
     def _run(self, step: Step, params: Mapping[str, Any], runtime: StepRuntime) -> Any:
         arguments, upstream = self._arguments(step, params, runtime)
-        if self._workflow.takes_context(step.name):
-            arguments["ctx"] = self._context(step, runtime, upstream)
-        return self._workflow.functions[step.name](**arguments)
+        context = self._context(step, runtime, upstream)
+        extra = {"ctx": context} if self._workflow.takes_context(step.name) else {}
+        function = self._workflow.functions[step.name]
+        if step.compensate is None:
+            value = function(**arguments, **extra)
+        else:
+            value = context.effect(
+                step.name,
+                intent=arguments,
+                perform=lambda key: function(**arguments, **extra),
+                compensate=resolve(step.compensate, what="compensate"),
+                provider_idempotent=step.on_unknown == "retry",
+                on_unknown=step.on_unknown,
+            )
+        check_result(self._definition, step, value, most=self._max_items)
+        return value
 
     def _context(self, step: Step, runtime: StepRuntime, upstream: Mapping[str, Any]) -> TaskContext:
         if step.approval is None:
@@ -322,38 +372,40 @@ def _go_on_after_pause(runtime: StepRuntime, answer: ParkAnswer) -> None:
     now = runtime.now()
     commands = list(runtime.ledger.claim_commands(runtime.token, lease_until=now + _CLAIM, now=now))
     asked = {command.verb for command in commands} | {answer.verb}
-    verb = Verb.STOP if Verb.STOP in asked else Verb.RESUME
+    verb = next((verb for verb in ENDING if verb in asked), Verb.RESUME)
+    ending = ENDING.get(verb)
     command = next((command for command in commands if command.verb is verb), None)
     if command is not None:
         commands.remove(command)
         actor, reason = command.actor, command.reason
     else:
         actor, reason = answer.by, None if verb in asked else "woken without an answer"
-    outcome = "stopped while it was paused" if verb is Verb.STOP else "resumed"
-    if verb is Verb.STOP:
-        change = Change(to=TaskState.STOPPED, trigger="user:stop", actor=actor, reason=reason)
+    outcome = "resumed" if ending is None else f"{ending.done} while it was paused"
+    if ending is not None:
+        change = Change(to=ending.to, trigger=ending.asked, actor=actor, reason=reason)
     else:
         change = _queued("user:resume", actor=actor, reason=reason)
     _carry_out(runtime, command, change, outcome=outcome)
     for late in commands:
         # Asked for by several at once, or overruled; it must not be carried out later, out of the blue.
         runtime.ledger.refuse_command(late, outcome=f"it was {outcome.split()[0]} already", now=now)
-    if verb is Verb.STOP:
-        raise Ended(None, TaskCancelled(outcome), state=TaskState.STOPPED)
+    if ending is not None:
+        raise Ended(None, TaskCancelled(outcome), state=ending.to)
 
 
 def _stop_instead(runtime: StepRuntime) -> None:
     """A stop goes before whatever was answered to a request for approval."""
     now = runtime.now()
     for command in runtime.ledger.claim_commands(runtime.token, limit=1, lease_until=now + _CLAIM, now=now):
-        if command.verb is not Verb.STOP:
+        ending = ENDING.get(command.verb)
+        if ending is None:
             # To be carried out at the start that follows, or refused there.
             runtime.ledger.release_command(command, now=now)
             continue
-        outcome = "stopped while it waited for an approval"
-        change = Change(to=TaskState.STOPPED, trigger="user:stop", actor=command.actor, reason=command.reason)
+        outcome = f"{ending.done} while it waited for an approval"
+        change = Change(to=ending.to, trigger=ending.asked, actor=command.actor, reason=command.reason)
         _carry_out(runtime, command, change, outcome=outcome)
-        raise Ended(None, TaskCancelled(outcome), state=TaskState.STOPPED)
+        raise Ended(None, TaskCancelled(outcome), state=ending.to)
 
 
 def _carry_out(runtime: StepRuntime, command: CommandRecord | None, change: Change, *, outcome: str) -> None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from louver.approvals import usage
@@ -19,11 +21,13 @@ from louver.audit import ChainWalk
 from louver.canonical import fingerprint
 from louver.cloudevents import identity, parse_event, payload_fingerprint
 from louver.errors import EventRejected, IntegrityError
+from louver.ledger.acceptance_signatures import check_acceptance, what_breaks
 from louver.ledger.approval_signatures import check_signature
 from louver.ledger.findings import Finding
 from louver.ledger.names import Decision, EffectKind, EffectState, TaskKey
 from louver.ledger.owners import Expected, binding_in
 from louver.ledger.records import (
+    AcceptanceRecord,
     ApprovalRecord,
     CheckpointRecord,
     EffectRecord,
@@ -41,6 +45,7 @@ from louver.signing import SigningKeys, digest_of, unseal
 __all__ = [
     "MAIN",
     "SIDE",
+    "check_acceptances",
     "check_approval",
     "check_commits",
     "check_effect",
@@ -91,6 +96,8 @@ def _key_of(kind: type[Record], of: Callable[[str], Any]) -> str | None:
         return f"{of('scope')} {of('key')}#{of('epoch')}"
     if kind is CheckpointRecord:
         return f"{of('generation')} {of('name')}"
+    if kind is AcceptanceRecord:
+        return f"{of('incarnation')} {of('number')}"
     name = {ApprovalRecord: "request_id", EventRecord: "identity", PayloadRecord: "payload_id"}.get(kind)
     return None if name is None else str(of(name))
 
@@ -266,6 +273,30 @@ def check_approval(approval: ApprovalRecord, *, keys: SigningKeys) -> Iterator[F
         yield found_at(approval, f"it is {approval.decision}, and by whom, when or for what says otherwise")
 
 
+def check_acceptances(
+    run: RunRecord, accepted: Collection[AcceptanceRecord], *, keys: SigningKeys
+) -> Iterator[Finding]:
+    """
+    Whether each acceptance is what was signed, and they lead to the definition that the run's record names.
+
+    :param accepted: all that the ledger has under the run's id, those of a deleted run too.
+    """
+    for one in accepted:
+        try:
+            check_acceptance(one, keys=keys)
+        except IntegrityError as error:
+            yield found_at(one, str(error))
+    present = sorted(
+        (one for one in accepted if one.incarnation == run.incarnation), key=attrgetter("number")
+    )
+    broken = what_breaks(run, present)
+    if broken is not None:
+        yield found_at(run, broken)
+    for one in accepted:
+        if one.incarnation > run.incarnation:
+            yield found_at(one, "it is of a later run than there is")
+
+
 # Payloads
 
 
@@ -298,12 +329,10 @@ def _unsealed(expected: Expected, found: PayloadRecord, *, keys: SigningKeys) ->
     try:
         return unseal(found.envelope, binding=_binding(expected, found), keys=keys)
     except IntegrityError as error:
-        if expected.earlier is None:
-            raise
-        try:
-            return unseal(found.envelope, binding=expected.earlier, keys=keys)
-        except IntegrityError:
-            raise error from None
+        for binding in expected.earlier:
+            with suppress(IntegrityError):
+                return unseal(found.envelope, binding=binding, keys=keys)
+        raise error from None
 
 
 def _binding(expected: Expected, found: PayloadRecord) -> Mapping[str, Any]:

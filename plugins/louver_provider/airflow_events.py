@@ -17,7 +17,7 @@ from louver_provider.airflow_requests import Request, requests_in
 from louver_provider.airflow_rows import AirflowRun, LogRow, TryRow
 from louver_provider.airflow_runs import run_events
 from louver_provider.airflow_tries import TaskTold, task_events
-from louver_provider.own_acts import ANSWERED, answer_told_by
+from louver_provider.own_acts import ANSWERED, answer_told_by, bucket_told_by
 
 __all__ = ["events_of", "rescue_events"]
 
@@ -37,6 +37,7 @@ def events_of(seen: AirflowRun) -> list[PlatformEvent]:
     explained = {id(request) for task in told for request in task.explained}
     events = [event for task in told for event in task.events]
     events += [answer_told_by(row) for row in seen.log if row.event == ANSWERED]
+    events += [event for event in map(bucket_told_by, seen.log) if event is not None]
     events += run_events(seen, [request for request in requests if id(request) not in explained])
     return events
 

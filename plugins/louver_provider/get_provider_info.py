@@ -15,6 +15,7 @@ def get_provider_info() -> dict[str, Any]:
         "description": "Sagas with compensation, effects that happen once, bound approvals, an audit trail.",
         "cli": ["louver_provider.cli.definition.get_louver_cli_commands"],
         "db-managers": ["louver_provider.db_manager.LouverDBManager"],
+        "task-decorators": [{"name": "step", "class-name": "louver_provider.decorators.task_step.step_task"}],
         "config": {
             "louver": {
                 "description": "Settings of Louver.",
@@ -83,6 +84,12 @@ def get_provider_info() -> dict[str, Any]:
                         " free waits without a slot. Every component needs the same.",
                         default="",
                     ),
+                    "resource_tags": _option(
+                        "Resources that tags imply: payments=payments-api:1, batch=licence. A Louver step"
+                        " whose Dag, or whose own mark, has the tag uses so many units, 1 where none are"
+                        " said. Every worker needs the same.",
+                        default="",
+                    ),
                     "resource_lease": _option(
                         "Seconds after which what a step had of a resource is free again, where its process"
                         " has died. It renews it three times as often.",
@@ -143,6 +150,34 @@ def get_provider_info() -> dict[str, Any]:
                         " when a run needs one. It never changes a pool that is there.",
                         kind="boolean",
                         default="True",
+                    ),
+                    "events": _option(
+                        "Where events go: file:///path/events.jsonl, or https://host/path; several, separated"
+                        " by commas. Empty means nowhere. Every Airflow component needs the same, as of all"
+                        " options of events.",
+                        default="",
+                        sensitive=True,
+                    ),
+                    "events_types": _option(
+                        "Which events go there: workflow.*, effect.unknown. Empty means all.",
+                        default="",
+                    ),
+                    "events_secret": _option(
+                        "Signs events that go over HTTP, 16 bytes or more: the header Louver-Signature."
+                        " Empty means no signature.",
+                        default="",
+                        sensitive=True,
+                    ),
+                    "events_source": _option(
+                        "What the source of every event begins with: a URI or a path that names this"
+                        " installation.",
+                        default="/louver",
+                    ),
+                    "events_timeout": _option(
+                        "Seconds that a receiver may take for an event, and that the end of a task waits for"
+                        " events that are under way. From 0.05 to 60.",
+                        kind="float",
+                        default="2.0",
                     ),
                     "xcom_inline_bytes": _option(
                         "Results up to this many bytes stand in the XCom row, where everybody who may see"

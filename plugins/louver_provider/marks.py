@@ -166,7 +166,7 @@ def record_clears(dag_id: str, *, since: datetime) -> None:
         record_soon(lambda: carry_in(get_ledger(), deeds))
 
 
-def carry_in(ledger: Ledger, deeds: Iterable[Deed]) -> None:
+def carry_in(ledger: Ledger, deeds: Iterable[Deed], *, source: Source = Source.API) -> None:
     """
     Append to the tasks' side chains what was done to them.
 
@@ -186,7 +186,7 @@ def carry_in(ledger: Ledger, deeds: Iterable[Deed]) -> None:
                     deed.task,
                     change,
                     session=session + number,
-                    source=Source.API,
+                    source=source,
                     # A task that no process has opened yet has no tries to compare later.
                     max_tries=deed.max_tries if record is not None and record.try_number else None,
                     now=SystemClock().now(),

@@ -23,10 +23,13 @@ from louver_provider.airflow_rows import LogRow
 
 __all__ = [
     "ANSWERED",
+    "BUCKET_KEY_REFUSED",
+    "BUCKET_NOT_OWNED",
     "CLEARED",
     "RECONCILED",
     "Answer",
     "answer_told_by",
+    "bucket_told_by",
     "note_answer",
     "note_clear",
     "note_state",
@@ -41,6 +44,13 @@ CLEARED = "louver_clear"
 
 ANSWERED = "louver_answer"
 """The event of whoever woke a parked task from outside the API server."""
+
+
+BUCKET_KEY_REFUSED = "louver_bucket_key_refused"
+"""The run has a bucket key that cannot be used; its tasks keep their own pools."""
+
+BUCKET_NOT_OWNED = "louver_bucket_not_owned"
+"""Nobody owns the run's bucket; its tasks keep their own queues."""
 
 
 class Answer(str, Enum):
@@ -101,6 +111,21 @@ def answer_told_by(row: LogRow) -> PlatformEvent:
         task_id=row.task_id,
         map_index=-1 if row.map_index is None else row.map_index,
     )
+
+
+def bucket_told_by(row: LogRow) -> PlatformEvent | None:
+    """What a row says that was written because a run could not go where its bucket key would send it."""
+    if row.event == BUCKET_KEY_REFUSED:
+        reason = f"{row.extra.get('reason')}; its tasks keep their own pools"
+        return _of_run(row, said="bucket key refused", trigger="louver:bucket_key_refused", reason=reason)
+    if row.event == BUCKET_NOT_OWNED:
+        reason = f"nobody owns bucket {row.extra.get('bucket')}; its tasks keep their own queues"
+        return _of_run(row, said="bucket not owned", trigger="louver:bucket_not_owned", reason=reason)
+    return None
+
+
+def _of_run(row: LogRow, *, said: str, trigger: str, reason: str) -> PlatformEvent:
+    return PlatformEvent(said=said, at=row.at, trigger=trigger, reason=reason)
 
 
 _TRIGGERS = {

@@ -7,8 +7,8 @@ Nothing here decides anything about a step; :mod:`louver.lifecycle` does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -142,11 +142,13 @@ class StepProcess:
         logger: logging.Logger,
         *,
         nonce: str | None = None,
+        tags: Iterable[str] = (),
     ) -> StepProcess:
         """
         Read what Airflow says about this task.
 
         :param nonce: on a resume, what the park handed to Airflow.
+        :param tags: of the step and its Dag, which may imply resources.
         :raises LedgerError: where the ledger cannot be opened.
         """
         ti, dag_run = context["ti"], context["dag_run"]
@@ -181,7 +183,7 @@ class StepProcess:
                 watch=watching(control.control_interval),
                 budgets=settings.retry_budgets,
                 places=settings.artifacts,
-                permits=settings.permits,
+                permits=replace(settings.permits, implied=settings.permits.tags.implied(tags)),
             ),
             log=log,
             task_instance_id=ti.id,
@@ -250,6 +252,10 @@ class StepProcess:
         if closing.state is TaskState.SUCCEEDED:
             return closing.value
         message = f"{self.key.task_id} is {closing.state}: {_summary(closing.error)}"
+        if closing.left_out:
+            # Not skipped in Airflow, which would then skip what the run's own definition wants to be run.
+            self.log.tell("step.left_out", "%s", message)
+            return None
         if closing.state is TaskState.RETRY_WAIT:
             raise RetryLater(message, closing.delay) from closing.error
         if closing.state in (TaskState.CANCELLED, TaskState.SKIPPED):

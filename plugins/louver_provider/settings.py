@@ -15,6 +15,7 @@ from airflow.configuration import AIRFLOW_HOME, conf
 from louver.artifacts import Artifacts
 from louver.errors import ConfigurationError
 from louver.permits import PermitSettings
+from louver.resource_tags import ResourceTags
 from louver.retry_budgets import RetryBudget, parse_retry_budgets
 from louver.semaphores import PermitTerms, parse_resources
 from louver.signing import SigningKeys
@@ -120,7 +121,15 @@ def _permits() -> PermitSettings:
             grant_ttl=timedelta(seconds=_number("grant_ttl", 120.0, least=5.0)),
         ),
         look_every=timedelta(seconds=_number("resource_interval", 1.0, least=0.1)),
+        tags=_resource_tags(),
     )
+
+
+def _resource_tags() -> ResourceTags:
+    try:
+        return ResourceTags.parse(conf.get(SECTION, "resource_tags", fallback=""))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"[{SECTION}] resource_tags: {error}") from None
 
 
 def _artifacts() -> Artifacts:

@@ -33,6 +33,9 @@ EVENTS = (
     "logging.",
 )
 
+#: Asked by pydantic whenever a model of ours is defined; its own affair, like what it does when imported.
+FOREIGN_SWITCHES = ("PYDANTIC_DISABLE_PLUGINS",)
+
 found: list[str] = []
 watched = ""
 
@@ -77,7 +80,9 @@ def noting(function: Callable[..., Any], text: Callable[..., str]) -> Callable[.
 def watch_environment() -> None:
     """Note each read of an environment variable."""
     kind: Any = type(os.environ)
-    kind.__getitem__ = noting(kind.__getitem__, lambda _, name: f"environment {name}")
+    read = kind.__getitem__
+    watched_read = noting(read, lambda _, name: f"environment {name}")
+    kind.__getitem__ = lambda self, name: (read if name in FOREIGN_SWITCHES else watched_read)(self, name)
 
 
 def watch_threads() -> None:

@@ -10,12 +10,24 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from datetime import datetime, timedelta, timezone
 
 import pytest
+from sqlalchemy import create_engine
+from support.earlier import at_revision
 
 from louver.ledger import open_ledger
+from louver.ledger.names import RunKey, TaskKey
+from louver.ledger.requests import RunStart
+from louver.ledger.sql.engine import parse_url
+from louver.ledger.sql.schema import upgrade
+from louver.semaphores import PermitTerms, ResourceLimit, Stage, parse_resources
+from louver.sessions import Claim
+from louver.states import Source
+from louver.timestamps import format_utc
 
-PROCESSES = 6
+NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
+PROCESSES = 8
 LIMIT = 2
 TURNS = 12
 
@@ -207,3 +219,72 @@ def test_processes_killed_anywhere_lose_no_turn_and_let_nobody_in_too_much(url, 
     assert kills >= 6
     assert crowd.most_inside() <= LIMIT
     assert crowd.done() == PROCESSES * TURNS
+
+
+def test_a_place_whose_permit_is_gone_keeps_nobody_waiting(tmp_path):
+    path = tmp_path / "ledger.db"
+    terms = PermitTerms(lease=timedelta(hours=1))
+    limits = parse_resources('{"api": 1}')
+    with open_ledger(f"sqlite:///{path}") as ledger:
+        tokens = [begun(ledger, number) for number in range(3)]
+        for token in tokens:
+            ledger.take_permit(token, {"api": 1}, limits=limits, priority=1, terms=terms, now=NOW)
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("DELETE FROM louver_permit WHERE run_id = 'run-1'")
+            other.commit()
+
+        settled = ledger.release_permit(tokens[0].key, session=tokens[0].session, terms=terms, now=NOW)
+
+        assert [permit.run_id for permit in settled.granted] == ["run-2"]
+        with closing(sqlite3.connect(path)) as other:
+            assert other.execute("SELECT count(*) FROM louver_place").fetchone() == (0,)
+
+
+def test_who_waits_while_the_ledger_is_upgraded_keeps_its_place(url):
+    at_revision(url, "0007")
+    columns = "dag_id, run_id, task_id, map_index, incarnation, session, process, needs, stage, wanted_at"
+    engine = create_engine(parse_url(url))
+    with engine.begin() as connection:
+        for run, priority, sequence, stage in (
+            ("one", 1, 1, "granted"),
+            ("two", 1, 2, "waiting"),
+            ("three", 5, 3, "waiting"),
+        ):
+            connection.exec_driver_sql(
+                f"INSERT INTO louver_permit ({columns}, priority, sequence) VALUES ('dag', '{run}', 'act', "
+                f"-1, 1, 1, 'p', '[\"api=1\",\"b=2\"]', '{stage}', '{format_utc(NOW)}', "
+                f"{priority}, {sequence})"
+            )
+
+    upgrade(url)
+
+    with engine.connect() as connection:
+        found = connection.exec_driver_sql(
+            "SELECT resource, rank, sequence, run_id FROM louver_place ORDER BY resource, rank"
+        ).fetchall()
+    engine.dispose()
+    assert [tuple(row) for row in found] == [
+        *(("api", -5, 3, "three"), ("api", -1, 2, "two")),
+        *(("b", -5, 3, "three"), ("b", -1, 2, "two")),
+    ]
+    terms = PermitTerms()
+    with open_ledger(url) as ledger:
+        for name, limit in (("api", 1), ("b", 2)):
+            ledger.set_resource(ResourceLimit(resource=name, limit=limit), by="ann", terms=terms, now=NOW)
+        ledger.release_permit(TaskKey("dag", "one", "act"), session=1, terms=terms, now=NOW)
+        assert [row.run_id for row in ledger.list_permits() if row.stage is Stage.GRANTED] == ["three"]
+
+
+def begun(ledger, number):
+    run = RunKey("dag", f"run-{number}")
+    start = RunStart(
+        key=run,
+        definition_name="d",
+        definition_version="1",
+        definition_fingerprint="f" * 64,
+        definition={},
+        marker=None,
+    )
+    ledger.open_run(start, now=NOW)
+    claim = Claim(try_number=1, max_tries=1, process="p:1:1", source=Source.WORKER)
+    return ledger.open_task(TaskKey(run.dag_id, run.run_id, "act"), claim, now=NOW).token

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic import command
-from alembic.config import Config
+from support.earlier import at_revision
 from support.pasts import FATES, KEYS, History
 from support.stores import Store, store_of
 from support.tampering import Tables
@@ -30,8 +29,7 @@ from louver.ledger.records import (
     TaskRecord,
     TransitionRecord,
 )
-from louver.ledger.sql.engine import Engines, parse_url
-from louver.ledger.sql.schema import MIGRATIONS, upgrade
+from louver.ledger.sql.schema import upgrade
 from louver.maintenance import verify_ledger, verify_runs
 from louver.signing import SigningKeys, seal, unseal
 from louver.states import RunState
@@ -337,15 +335,3 @@ def bound_to_less(row: dict[str, Any]) -> dict[str, Any]:
 def flag(name: str, value: object, kind: str) -> object:
     """SQLite has numbers for yes and no."""
     return bool(value) if kind == "postgresql" and name in ("provider_idempotent", "four_eyes") else value
-
-
-def at_revision(url: str, revision: str) -> None:
-    """Make the tables as they were at that revision."""
-    engines = Engines(parse_url(url))
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    with engines.begin() as connection:
-        config.attributes["connection"] = connection
-        config.attributes["keys"] = SigningKeys.unsigned()
-        command.upgrade(config, revision)
-    engines.close()

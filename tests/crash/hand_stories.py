@@ -207,7 +207,7 @@ class Sharing(ByHand):
         while any(permit.run_id == scene.case for permit in ledger.list_permits()):
             scene.clock.sleep(timedelta(seconds=5))
             ledger.settle_permits(limits={}, terms=self.TERMS, now=scene.clock.now())
-        ledger.unset_resource(scene.case, terms=self.TERMS, now=scene.clock.now())
+        ledger.unset_resource(scene.case, limits={}, terms=self.TERMS, now=scene.clock.now())
         self.end(scene)
 
     def over(self, scene: Scene, task_id: str) -> bool:

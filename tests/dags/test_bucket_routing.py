@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -29,6 +29,7 @@ from support.bucketed import bucketed
 
 from louver.buckets.policy import BucketPolicy, pool_name
 from louver.ledger.names import RunKey, TaskKey
+from louver_provider.buckets.declared import tag_of
 from louver_provider.buckets.routes import DEFAULT_POOL
 from louver_provider.buckets.runs import NOT_OWNED, REFUSED
 
@@ -62,8 +63,8 @@ def fail() -> None:
     raise RuntimeError("as told")
 
 
-def dag_of(dag_id: str, *, schedule: timedelta | None = None) -> DAG:
-    with DAG(dag_id, schedule=schedule, start_date=NOW, catchup=False) as dag:
+def dag_of(dag_id: str, *, schedule: timedelta | None = None, tags: Sequence[str] = ()) -> DAG:
+    with DAG(dag_id, schedule=schedule, start_date=NOW, catchup=False, tags=list(tags)) as dag:
         first = PythonOperator(task_id="first", python_callable=work)
         own = PythonOperator(task_id="own", python_callable=work, pool="eft", queue="gpu")
         half = PythonOperator(task_id="half", python_callable=work, pool="eft")
@@ -89,6 +90,7 @@ def airflow() -> Iterator[AirflowByHand]:
         by_hand.deploy(dag_of("bucketed"))
         by_hand.deploy(dag_of("nightly", schedule=timedelta(days=1)))
         by_hand.deploy(dag_of("plain"))
+        by_hand.deploy(dag_of("declaring", tags=["other", tag_of("customer.id")]))
         with DAG("noisy", schedule=None, max_active_tasks=1000) as noisy:
             PythonOperator.partial(task_id="many", python_callable=work).expand(op_args=[[1]] * 500)
         by_hand.deploy(noisy)
@@ -186,6 +188,23 @@ def test_a_scheduled_run_is_in_the_bucket_of_its_dags_fixed_key(airflow: Airflow
 def test_a_path_leads_to_the_key(airflow: AirflowByHand) -> None:
     with bucketed(bucket_key="customer.id"):
         assert pools(trigger(airflow, "r", {"customer": {"id": "tenant-A"}})) == {TENANT_A}
+
+
+def test_a_dag_may_say_itself_where_its_key_is(airflow: AirflowByHand) -> None:
+    conf = {"customer": {"id": "tenant-A"}, "tenant": "tenant-B"}
+    with bucketed():
+        run = trigger(airflow, "r", conf, dag_id="declaring")
+        work_all(airflow, run)
+        assert {"mapped[2]", "parse_time[0]"} <= set(places(run))
+        assert pools(run) == {TENANT_A}
+        assert all_pools()[TENANT_A]
+        assert pools(trigger(airflow, "r", conf)) == {TENANT_B}
+        bad = {"dag_run_id": "bad", "logical_date": None, "conf": {"customer": {"id": ["secret"]}}}
+        refused = airflow.ask("ann", "POST", "/dags/declaring/dagRuns", bad)
+        assert (refused.status_code, "conf.customer.id" in refused.text) == (422, True)
+        assert "secret" not in refused.text
+    with bucketed(bucket_key_by_dag='{"declaring": "tenant"}'):
+        assert pools(trigger(airflow, "settings", conf, dag_id="declaring")) == {TENANT_B}
 
 
 def test_retries_clears_and_mapped_tasks_stay_in_the_bucket(airflow: AirflowByHand) -> None:

@@ -64,7 +64,10 @@ def test_every_command_has_a_help_that_is_worth_reading(parser: argparse.Argumen
             assert action.help, (words, action.dest)
 
 
-@pytest.mark.parametrize("words", [("pause", "r"), ("resume", "r"), ("stop", "r"), ("effects", "renew", "k")])
+@pytest.mark.parametrize(
+    "words",
+    [("pause", "r"), ("resume", "r"), ("stop", "r"), ("effects", "renew", "k"), ("dead", "retry", "r")],
+)
 def test_who_gives_a_reason_is_told_where_it_is_kept(parser: Any, words: tuple[str, ...]) -> None:
     *command, _ = words
     child = dict(subcommands(parser))[("louver", *command)]

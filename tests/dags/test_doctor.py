@@ -234,6 +234,19 @@ def test_secrets_are_in_no_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [name for name in one if one[name] != changed[name]] == ["[louver] signing_keys"]
 
 
+def test_limits_of_resources_are_among_what_components_must_agree_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = fingerprints()
+    monkeypatch.setenv("AIRFLOW__LOUVER__RESOURCES", '{"api": 1}')
+    monkeypatch.setenv("AIRFLOW__LOUVER__RESOURCE_TAGS", "pays=api")
+    changed = fingerprints()
+    assert [name for name in one if one[name] != changed[name]] == [
+        "[louver] resources",
+        "[louver] resource_tags",
+    ]
+
+
 def report(component: str = "scheduler", **other: Any) -> Report:
     known: dict[str, Any] = {
         "component": component,

@@ -19,12 +19,12 @@ from louver.ledger.requests import CommandRequest
 from louver.nodes import Step
 from louver.states import Source
 from louver.timeouts import Timeouts
-from louver_provider.client import LouverClient
 from louver_provider.dag_builder import build_dag
 from louver_provider.dags import compensation_dag
 from louver_provider.reconciler.rescue import RESCUE_DAG
 from louver_provider.reconciler.service import Reconciler
 from louver_provider.settings import load_settings
+from louver_provider.task_control import TaskControl
 
 Row = dict[str, Any]
 RowsOf = Callable[..., list[Row]]
@@ -143,7 +143,7 @@ def test_a_run_that_the_reconciler_has_compensated_tells_so(
     assert made["source"] == "reconciler"
 
 
-def park(story: Story, client: LouverClient) -> None:
+def park(story: Story, client: TaskControl) -> None:
     """Its first step is paused, and gives its slot back."""
 
     def body(ctx: Any) -> None:
@@ -161,7 +161,7 @@ def test_who_wakes_a_paused_step_by_a_command_is_known(
     airflow: AirflowByHand, ledger: Ledger, rows_of: RowsOf, verb: Verb
 ) -> None:
     story = Story(airflow, ledger)
-    client = LouverClient(actor="bob", source=Source.CLI, ledger=ledger)
+    client = TaskControl(actor="bob", source=Source.CLI, ledger=ledger)
     park(story, client)
 
     client.ask(verb, story.run, "one", timeout=timedelta(0))
@@ -182,7 +182,7 @@ def test_what_the_reconciler_passes_on_is_told_as_such(
     airflow: AirflowByHand, ledger: Ledger, rows_of: RowsOf
 ) -> None:
     story = Story(airflow, ledger)
-    park(story, LouverClient(actor="bob", source=Source.CLI, ledger=ledger))
+    park(story, TaskControl(actor="bob", source=Source.CLI, ledger=ledger))
     # Whoever sent it is gone before it could wake the task.
     asked = CommandRequest(
         command_id="c1", task=story.key("one"), verb=Verb.RESUME, actor="bob", reason=None, source=Source.CLI

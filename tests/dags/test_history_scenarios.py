@@ -29,11 +29,11 @@ from louver.nodes import Step
 from louver.policies import RetryPolicy
 from louver_provider.airflow_events import events_of
 from louver_provider.airflow_history import read_run
-from louver_provider.client import LouverClient
 from louver_provider.dag_builder import build_dag
 from louver_provider.hooks import ledger as ledger_hook
 from louver_provider.reconciler.service import Reconciler
 from louver_provider.settings import load_settings
+from louver_provider.task_control import TaskControl
 
 SECOND = timedelta(seconds=1)
 STEPS = int(os.environ.get("LOUVER_SCENARIO_STEPS", "120"))
@@ -285,7 +285,7 @@ class Story:
     def command(self) -> None:
         run = self.any_run()
         verb = self.chance.choice([Verb.PAUSE, Verb.PAUSE, Verb.RESUME, Verb.RESUME, Verb.STOP])
-        client = LouverClient(actor=self.chance.choice(PEOPLE), ledger=self.ledger)
+        client = TaskControl(actor=self.chance.choice(PEOPLE), ledger=self.ledger)
         if self.ledger.get_run(run) is not None:
             client.ask(verb, run, self.chance.choice(RANDOM.names), timeout=timedelta(0), wait=False)
 

@@ -10,15 +10,17 @@ from typing import Any
 
 import pytest
 import time_machine
+from airflow.models.dagrun import DagRun
 from airflow.models.trigger import Trigger
 from airflow.triggers.base import TriggerEvent
 from airflow.utils.session import create_session
-from sqlalchemy import select
+from sqlalchemy import delete, select
 from support.airflow_by_hand import AirflowByHand, Killed
 
 from louver.definition import Definition
 from louver.ledger.contract import Ledger
 from louver.ledger.names import RunKey, TaskKey
+from louver.marks import step
 from louver.nodes import Step
 from louver.semaphores import Stage
 from louver.states import TaskState
@@ -41,12 +43,23 @@ PAYING = Definition(
     nodes=[Step(name="call", task="tests:call", resources={"payments-api": 1}, priority=9)],
 )
 
+TAGGED, MARKED = (
+    Definition(name=name, version="1", nodes=[Step(name="call", task="tests:call")])
+    for name in ("tagged", "marked")
+)
+
 LIVING: list[Callable[[], Any]] = []
 
 
 def call() -> Any:
     """What the step does: what the test says."""
     return LIVING[-1]() if LIVING else "done"
+
+
+@step(tags=["pays"])
+def marked_call() -> Any:
+    """The same."""
+    return call()
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +71,8 @@ def airflow() -> Iterator[AirflowByHand]:
     ):
         for definition in (CALLING, PAYING):
             by_hand.deploy(build_dag(definition, tasks={"tests:call": call}))
+        by_hand.deploy(build_dag(TAGGED, tasks={"tests:call": call}, tags=["pays", "louver"]))
+        by_hand.deploy(build_dag(MARKED, tasks={"tests:call": marked_call}))
         yield by_hand
 
 
@@ -206,6 +221,78 @@ def test_what_a_killed_process_held_is_free_when_its_lease_is_over(
     assert fire(airflow) == {}
     airflow.pass_time(SECOND)
     assert fire(airflow) == {second: "granted"}
+
+
+def test_what_a_process_held_that_died_when_it_had_succeeded_is_given_back_by_the_next(
+    airflow: AirflowByHand, ledger: Ledger
+) -> None:
+    first, second = begin(airflow, "run-1"), begin(airflow, "run-2")
+
+    def die(permit: object) -> None:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("louver.permits.StepPermit.give_back", die)
+        airflow.work_and_die(first)
+    assert airflow.work(second) == "deferred"
+    airflow.schedule()
+    airflow.pass_time(40 * SECOND)  # less than its lease
+    airflow.schedule()
+    airflow.schedule()
+
+    assert airflow.work(first) == "success"
+
+    assert trail(ledger, first).count("running") == 1
+    assert fire(airflow) == {second: "granted"}
+
+
+def test_a_clear_keeps_the_place_of_one_that_waits(airflow: AirflowByHand, ledger: Ledger) -> None:
+    first, second, third = (begin(airflow, f"run-{number}") for number in range(3))
+    kill_inside(airflow, first)
+    LIVING.append(lambda: "done")
+    assert [airflow.work(key) for key in (second, third)] == ["deferred"] * 2
+
+    body = {"dag_run_id": "run-1", "task_ids": ["call"], "dry_run": False, "only_failed": False}
+    assert airflow.ask("ann", "POST", "/dags/calling/clearTaskInstances", body).status_code == 200
+    airflow.pass_time(60 * SECOND)
+    fire(airflow)
+    assert [permit.stage for permit in ledger.list_permits()] == [Stage.GRANTED, Stage.WAITING]
+    airflow.schedule()
+    airflow.schedule()
+
+    assert airflow.work(second) == "success"
+    assert fire(airflow)[third] == "granted"
+
+
+def test_the_place_of_a_run_that_is_deleted_is_given_up(airflow: AirflowByHand, ledger: Ledger) -> None:
+    first, second, third = (begin(airflow, f"run-{number}") for number in range(3))
+    kill_inside(airflow, first)
+    LIVING.append(lambda: "done")
+    assert [airflow.work(key) for key in (second, third)] == ["deferred"] * 2
+
+    # As `airflow dags delete` does; the API refuses to delete a run that goes on.
+    with create_session(scoped=False) as session:
+        session.execute(delete(DagRun).where(DagRun.run_id == "run-1"))
+    for _ in range(3):
+        list(Reconciler(ledger, load_settings()).round())
+
+    assert [permit.run_id for permit in ledger.list_permits()] == ["run-0", "run-2"]
+
+
+@pytest.mark.parametrize("dag_id", ["tagged", "marked"])
+def test_a_tag_of_the_dag_or_of_the_step_implies_a_resource(
+    airflow: AirflowByHand, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, dag_id: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW__LOUVER__RESOURCE_TAGS", "pays=payments-api:1, other=licence")
+    first, second = begin(airflow, "run-1"), begin(airflow, "run-2", dag_id)
+    LIVING.append(inside(airflow, second))
+
+    assert airflow.work(first) == "success"
+
+    assert fire(airflow) == {second: "granted"}
+    airflow.schedule()
+    assert airflow.work(second) == "success"
+    assert ledger.list_permits() == []
 
 
 def test_without_a_triggerer_the_reconciler_wakes(airflow: AirflowByHand, ledger: Ledger) -> None:

@@ -16,8 +16,9 @@ import jsonschema
 from airflow.cli.cli_config import ActionCommand, GroupCommand
 from airflow.utils.db_manager import BaseDBManager
 
-from louver_provider.buckets.settings import OPTIONS
+from louver_provider.buckets.settings import OPTIONS as BUCKET_OPTIONS
 from louver_provider.cli.definition import get_louver_cli_commands
+from louver_provider.events.settings import OPTIONS as EVENT_OPTIONS
 from louver_provider.get_provider_info import get_provider_info
 from louver_provider.settings import load_settings
 
@@ -55,8 +56,9 @@ def test_the_provider_info_obeys_airflows_schema() -> None:
 
 def test_the_options_have_the_defaults_of_the_settings() -> None:
     options = get_provider_info()["config"]["louver"]["options"]
-    assert {name: options[name]["default"] for name in OPTIONS} == OPTIONS
-    options = {name: option for name, option in options.items() if name not in OPTIONS}
+    apart = {**BUCKET_OPTIONS, **EVENT_OPTIONS}
+    assert {name: options[name]["default"] for name in apart} == apart
+    options = {name: option for name, option in options.items() if name not in apart}
     numbers = {name: option["default"] for name, option in options.items() if option["type"] != "string"}
     found = load_settings()
     assert {name: float(text) for name, text in numbers.items()} == {
@@ -70,9 +72,9 @@ def test_the_options_have_the_defaults_of_the_settings() -> None:
         **{entry.name: getattr(found.control, entry.name).total_seconds() for entry in fields(found.control)},
     }
     assert options["reconciler"]["default"] == found.reconciler
-    texts = {"ledger_url", "signing_keys", "reconciler", "retry_budgets", "resources", "artifact_dir"}
-    assert set(options) - set(numbers) == texts
-    assert {options[name]["default"] for name in ("retry_budgets", "resources", "artifact_dir")} == {""}
+    empty = {"retry_budgets", "resources", "resource_tags", "artifact_dir"}
+    assert set(options) - set(numbers) == {"ledger_url", "signing_keys", "reconciler", *empty}
+    assert {options[name]["default"] for name in empty} == {""}
 
 
 def test_what_the_info_names_is_there() -> None:

@@ -42,7 +42,10 @@ def take(ledger: Ledger, run_id: str, *, now: datetime = NOW, units: int = 1) ->
     )
 
 
-def test_the_list_shows_limits_use_and_who_waits(ledger: Ledger, rows_of: Rows) -> None:
+def test_the_list_shows_limits_use_who_waits_and_tags(
+    ledger: Ledger, rows_of: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__LOUVER__RESOURCE_TAGS", "payments=api:2, shop=api")
     take(ledger, "run-1", units=2)
     take(ledger, "run-2")
     with time_machine.travel(NOW + timedelta(seconds=30), tick=False):
@@ -53,11 +56,12 @@ def test_the_list_shows_limits_use_and_who_waits(ledger: Ledger, rows_of: Rows) 
         "limit": "2",
         "rate": "50/min",
         "set_by": "configuration",
+        "tags": "payments, shop",
         "in_use": "2",
         "waiting": "1",
         "oldest_wait": "30s",
     }
-    assert [other[name] for name in ("resource", "limit", "in_use", "waiting")] == ["other", "1", "0", "0"]
+    assert [other[name] for name in ("resource", "limit", "in_use", "tags")] == ["other", "1", "0", None]
 
 
 def test_the_permits_stand_in_the_order_in_which_they_are_served(ledger: Ledger, rows_of: Rows) -> None:
@@ -86,6 +90,17 @@ def test_set_holds_at_once_and_unset_brings_back_what_is_configured(ledger: Ledg
 
         (row,) = rows_of("resources", "unset", "api")
         assert (row["limit"], row["rate"], row["set_by"]) == ("2", "50/min", "configuration")
+
+
+def test_between_what_was_set_and_what_is_configured_nobody_slips_in(ledger: Ledger, rows_of: Rows) -> None:
+    with time_machine.travel(NOW, tick=False):
+        rows_of("resources", "set", "api", "--limit", "0")
+        for number in range(5):
+            take(ledger, f"run-{number}")
+
+        (row,) = rows_of("resources", "unset", "api")
+
+        assert (row["limit"], row["in_use"], row["waiting"]) == ("2", "2", "3")
 
 
 def test_a_resource_is_closed_and_opened_again(ledger: Ledger, rows_of: Rows) -> None:

@@ -14,7 +14,7 @@ import time
 from datetime import timedelta
 
 from louver.ledger.names import RunKey
-from louver_provider.client import LouverClient, Reply
+from louver_provider.task_control import Reply, TaskControl
 
 _LOCK = threading.Lock()
 
@@ -33,7 +33,7 @@ def _say(run_id: str, gap: float, reply: Reply) -> None:
 
 def hammer(dag_id: str, run_id: str, gaps: list[float]) -> None:
     """Pause, wait for the gap, and resume by two at once; for each gap."""
-    run, client = RunKey(dag_id, run_id), LouverClient(actor="hammer")
+    run, client = RunKey(dag_id, run_id), TaskControl(actor="hammer")
 
     def resume(gap: float) -> None:
         for reply in client.resume(run, "work", timeout=timedelta(seconds=60)):

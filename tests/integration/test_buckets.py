@@ -132,6 +132,9 @@ def test_a_bad_key_that_nobody_could_refuse_is_audited_and_the_run_ends_well(air
     (entry,) = events(airflow, "louver_bucket_key_refused")
     assert (entry["dag_id"], entry["run_id"]) == (DAG, "bad")
     assert "must be a string or an integer, not null" in entry["extra"]
+    told = airflow.cli("louver", "history", "bad", "--output", "json").json()
+    (row,) = [row for row in told if row["trigger"] == "louver:bucket_key_refused"]
+    assert "not null; " in row["reason"]
 
 
 def test_a_drained_bucket_holds_its_tasks_and_is_shown_as_drained(airflow: AirflowHome) -> None:

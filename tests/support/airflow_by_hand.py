@@ -135,6 +135,16 @@ class AirflowByHand:
 
     # People
 
+    @property
+    def web(self) -> TestClient:
+        """The whole API server, as a browser or a program sees it."""
+        return self._web
+
+    def token(self, user: str, *, role: str = "admin", seconds: int | None = None) -> str:
+        """A login; it lasts so long."""
+        given = {} if seconds is None else {"expiration_time_in_seconds": seconds}
+        return get_auth_manager().generate_jwt(SimpleAuthManagerUser(username=user, role=role), **given)
+
     def ask(self, user: str, method: str, path: str, body: Any = None) -> httpx.Response:
         """A request of a person to the public API."""
         # A new token each time: they expire, and here days pass.

@@ -9,6 +9,7 @@ from typing import Any
 from airflow.api.common.trigger_dag import trigger_dag
 from airflow.models.callback import Callback, DagProcessorCallback
 from airflow.models.dag import DagModel
+from airflow.models.dagbag import DBDagBag
 from airflow.models.dagbundle import DagBundleModel
 from airflow.models.dagrun import DagRun
 from airflow.models.hitl import HITLDetail
@@ -79,6 +80,21 @@ class AirflowRows:
             ti = session.scalars(select(TaskInstance).filter_by(**_place(key))).one()
             given = {"responded_at": now, "chosen_options": [answer]} if answer else {}
             session.add(HITLDetail(ti_id=ti.id, options=options, subject="?", params={}, **given))
+
+    def map_over(self, key: TaskKey, count: int) -> None:
+        """Expand the task into so many, as the scheduler does with a mapped one."""
+        with create_session(scoped=False) as session:
+            whole = session.scalars(select(TaskInstance).filter_by(**_place(key))).one()
+            dag = DBDagBag().get_dag_for_run(dag_run=whole.dag_run, session=session)
+            assert dag is not None
+            task = dag.get_task(key.task_id)
+            for index in range(1, count):
+                session.add(
+                    TaskInstance(
+                        task, dag_version_id=whole.dag_version_id, run_id=key.run_id, map_index=index
+                    )
+                )
+            whole.map_index = 0
 
     def remove_run(self, key: RunKey) -> None:
         """Delete the run, as a person does in the UI."""

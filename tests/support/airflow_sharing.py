@@ -7,7 +7,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -30,10 +30,14 @@ Use = tuple[str, int, float, float | None]
 
 
 @contextmanager
-def sharing_home(path: Path) -> Iterator[AirflowHome]:
-    """The Airflow, running, without a triggerer."""
+def sharing_home(path: Path, settings: Mapping[str, str] | None = None) -> Iterator[AirflowHome]:
+    """
+    The Airflow, running, without a triggerer.
+
+    :param settings: more of them.
+    """
     seen = os.pathsep.join([str(ROOT / "config"), str(ROOT / "include"), str(path / "dags")])
-    home = AirflowHome(path, settings={**_QUICK, "PYTHONPATH": seen}, say=print)
+    home = AirflowHome(path, settings={**_QUICK, "PYTHONPATH": seen, **(settings or {})}, say=print)
     home.prepare()
     shutil.copytree(ROOT / "tests" / "integration" / "shared_resource", home.own_dags, dirs_exist_ok=True)
     with home.kept_running(dags=DAGS):
@@ -43,7 +47,7 @@ def sharing_home(path: Path) -> Iterator[AirflowHome]:
 @contextmanager
 def triggerer(home: AirflowHome) -> Iterator[subprocess.Popen[bytes]]:
     """A triggerer of it; ended with all that it started."""
-    with (home.logs / "triggerer.log").open("wb") as log:
+    with (home.logs / "triggerer.log").open("ab") as log:
         process = subprocess.Popen(
             home._command("triggerer", "--skip-serve-logs"),
             env=home.env(),

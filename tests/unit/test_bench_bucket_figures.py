@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from benchmarks.buckets.creation import Creation
-from benchmarks.buckets.figures import aims, ratio, table
+from benchmarks.buckets.figures import aims, longer_line, ratio, table
 
 
 def creation(louver: float) -> Creation:
@@ -15,6 +15,9 @@ def creation(louver: float) -> Creation:
         for name, factor in (("none", 2.0), ("empty", 1.0), ("louver", louver))
     }
     return Creation(elapsed=taken, cpu=taken)
+
+
+LINES = {"SQLite": {100: {"take": [0.001, 0.002, 0.009], "settle": [0.002]}, 1000: {"take": [0.006]}}}
 
 
 def test_rounds_are_compared_with_each_other() -> None:
@@ -28,11 +31,17 @@ def test_rounds_are_compared_with_each_other() -> None:
     [(5.0, 2.04, [True, True]), (5.1, 2.04, [False, True]), (4.9, 2.05, [True, False])],
 )
 def test_an_aim_is_kept_up_to_its_limit(microseconds: float, louver: float, kept: list[bool]) -> None:
-    assert [aim.kept for aim in aims({"louver": microseconds}, creation(louver))] == kept
+    assert [aim.kept for aim in aims({"louver": microseconds}, creation(louver), {})] == kept
 
 
 def test_the_table_has_every_figure_and_verdict() -> None:
-    text = table({"louver": 2.5, "airflow + empty": 1.25}, creation(3.0), tasks=10_000)
+    text = table({"louver": 2.5, "airflow + empty": 1.25}, creation(3.0), LINES, tasks=10_000)
     assert "airflow + empty          1.25" in text
     assert "louver                   3.00     3.00    1.500     3.000" in text
-    assert (text.count("  ok "), text.count("MISSED")) == (1, 1)
+    assert "SQLite        100 take 2.00, settle 2.00" in text
+    assert "a turn on SQLite, 1000 and 100 in the line: 1.500 times" in text
+    assert (text.count("  ok "), text.count("MISSED")) == (2, 1)
+
+
+def test_the_longest_line_is_compared_with_the_shortest() -> None:
+    assert longer_line(LINES["SQLite"]) == pytest.approx(1.5)

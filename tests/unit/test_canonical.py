@@ -215,7 +215,8 @@ def test_an_instant_keeps_its_wall_clock_time() -> None:
         {"": {"": []}},
         {"list": [], "dict": {"dict": {"int": "1"}}},
     ],
-    ids=lambda value: ascii(value)[:40],
+    # A set is spelled in another order each time.
+    ids=lambda value: "a set" if isinstance(value, set) else ascii(value)[:40],
 )
 def test_edges_of_every_type_come_back(value: Any) -> None:
     again = load_bytes(canonical_bytes(value))

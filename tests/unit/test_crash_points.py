@@ -118,7 +118,7 @@ def test_what_is_raised_at_a_point_is_raised_by_the_operation(ledger: Ledger) ->
 @pytest.mark.parametrize(
     ("point", "hit", "said"),
     [
-        ("commit_effect.behind", 1, "is no crash point; there are: accept_event.before, "),
+        ("commit_effect.behind", 1, "is no crash point; there are: accept_definition.before, "),
         ("get_lease.before", 1, "is no crash point"),
         ("take_lease.before", 0, "not 0"),
     ],

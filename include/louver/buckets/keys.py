@@ -147,9 +147,13 @@ class BucketKeys:
             by_dag=MappingProxyType({str(dag_id): _rule(dag_id, rule) for dag_id, rule in by_dag.items()}),
         )
 
-    def of(self, dag_id: str) -> KeyRule:
-        """The rule of a Dag."""
-        return self.by_dag.get(dag_id, self.usual)
+    def of(self, dag_id: str, declared: KeyRule | None = None) -> KeyRule:
+        """
+        The rule of a Dag: that of the settings, else the Dag's own, else the usual one.
+
+        :param declared: what the Dag itself says.
+        """
+        return self.by_dag.get(dag_id, declared or self.usual)
 
 
 def _rule(dag_id: Any, rule: Any) -> KeyRule:

@@ -16,27 +16,32 @@ from typing import Any
 
 from louver.artifacts import Artifacts, own_artifacts
 from louver.binding import Workflow, bind
+from louver.cascade import cascade
 from louver.clock import Clock, SystemClock
 from louver.closing import COMPENSATE, RunOverview, close_run, compensate_call, overview
 from louver.compensation import tally
-from louver.control import is_pause, open_commands
-from louver.definition import Definition
-from louver.errors import AttemptsExhausted, ConfigurationError
-from louver.evaluation import evaluate
+from louver.control import ENDING, is_pause, open_commands
+from louver.definition import Definition, Node
+from louver.errors import AttemptsExhausted, ConfigurationError, DefinitionChanged
+from louver.evaluation import Evaluation
+from louver.events import EventSink
 from louver.ledger import open_ledger
 from louver.ledger.contract import Ledger
 from louver.ledger.names import Decision, RunKey, TaskKey, Token, Verb
-from louver.ledger.records import ApprovalRecord, TaskRecord
+from louver.ledger.records import ApprovalRecord, RunRecord, TaskRecord
 from louver.lifecycle import Closing, Lifecycle
 from louver.liveness import LocalProcesses
 from louver.permits import PermitSettings
 from louver.ports import Parked, Places, Waits
+from louver.results import RunResults
 from louver.retry_budgets import RetryBudget
 from louver.semaphores import ResourceLimit
 from louver.sessions import Claim
 from louver.states import RunState, Source, TaskState
 from louver.steps import StepCalls, run_start
 from louver.supervision import ControlSettings
+from louver.version_calls import decide_for_run
+from louver.versions import Verdict
 
 __all__ = ["RunResult", "run_inline"]
 
@@ -44,6 +49,7 @@ log = logging.getLogger(__name__)
 
 _PROCESSES = LocalProcesses()
 _NO_RETRIES = 0
+_UNSTARTED = (TaskState.PENDING, TaskState.BLOCKED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +99,7 @@ def run_inline(
     retry_budgets: Mapping[str, RetryBudget] | None = None,
     resources: Mapping[str, ResourceLimit] | PermitSettings | None = None,
     artifact_dir: Path | None = None,
+    events: EventSink | None = None,
 ) -> RunResult:
     """
     Run the workflow as far as it goes.
@@ -111,10 +118,13 @@ def run_inline(
         with their times. A step that has to wait does so here, by ``clock``.
     :param artifact_dir: absolute; where steps keep files (``ctx.artifact_dir``). By default one for this user
         in the temporary directory.
+    :param events: is told of all that happens, where the ledger is this call's own. A ledger that is given is
+        opened with a sink instead (:func:`louver.ledger.open_ledger`).
     :returns: also where the run is parked: then ``waiting`` holds what to decide, with
         ``ledger.decide_approval``, before the next call.
     :raises DefinitionError: where functions and definition do not fit.
     :raises ConfigurationError: for parameters that the workflow does not have, or lacks.
+    :raises DefinitionChanged: where the run has gone on to a later definition than this one (row O14).
     """
     workflow = bind(definition, tasks)
     given = dict(params or {})
@@ -133,8 +143,10 @@ def run_inline(
         places=_OwnPlaces() if artifact_dir is None else Artifacts(base=Path(artifact_dir)),
     )
     if ledger is not None:
+        if events is not None:
+            raise ConfigurationError("the ledger tells of events: give the sink to open_ledger(events=)")
         return _InlineRun(workflow, given, ledger, surroundings, key, requester).run()
-    with open_ledger("memory://") as own:
+    with open_ledger("memory://", events=events) as own:
         return _InlineRun(workflow, given, own, surroundings, key, requester).run()
 
 
@@ -176,11 +188,17 @@ class _InlineRun:
         self._errors: dict[str, BaseException] = {}
 
     def run(self) -> RunResult:
-        self._ledger.open_run(self._start, now=self._clock.now())
+        run = self._ledger.open_run(self._start, now=self._clock.now())
+        if run.definition_fingerprint != self._start.definition_fingerprint:
+            self._definition = self._in_force(run)
         with _PROCESSES.call() as process:
-            while names := self._next_nodes():
-                for name in names:
-                    self._step(name, process)
+            while tasks := self._next_tasks():
+                for key in tasks:
+                    self._step(key, process)
+                    if self._definition.aggregation == "fail_fast":
+                        # Whether the others of this round still may start is to be seen anew.
+                        self._cascade()
+                        break
             seen = overview(self._key, self._ledger)
             forward = seen.evaluation.forward
             if forward.terminal and not forward.success:
@@ -195,21 +213,47 @@ class _InlineRun:
             states=seen.evaluation.states,
             value=self._value(seen),
             waiting=self._waiting(),
-            paused=tuple(name for name, record in self._records().items() if is_pause(record)),
+            paused=tuple(
+                dict.fromkeys(key.task_id for key, record in self._records().items() if is_pause(record))
+            ),
             errors=self._errors,
         )
 
-    def _next_nodes(self) -> list[str]:
-        """Nodes that can do something now: ready, answered, or left behind by a call that died."""
-        records = self._records()
-        states = {name: record.state for name, record in records.items()}
-        ready = evaluate(self._definition, states).ready
-        return [
-            name for name in self._definition.names if name in ready or self._can_go_on(records.get(name))
-        ]
+    def _cascade(self) -> None:
+        now = self._clock.now()
+        cascade(self._definition, self._key, self._ledger, source=Source.ENGINE, now=now)
+
+    def _in_force(self, run: RunRecord) -> Definition:
+        """The definition that the run goes by, or would; where it is refused, each of its steps says so."""
+        old, decision = decide_for_run(run, self._definition, self._ledger)
+        if decision.verdict is Verdict.OUTDATED:
+            raise DefinitionChanged(f"this process is outdated: {decision.reason}")
+        return old if decision.verdict is Verdict.KEEP_OLD else self._definition
+
+    def _next_tasks(self) -> list[TaskKey]:
+        """Tasks that can do something now: ready, answered, or left behind by a call that died."""
+        results = RunResults(self._definition, self._key, self._ledger)
+        found = []
+        for node in self._definition.nodes:
+            count = results.counts.get(node.name, 0)
+            may_start = self._may_start(node, results.evaluation)
+            for index in range(count) if node.mapped else (-1,):
+                key = TaskKey(self._key.dag_id, self._key.run_id, node.name, index)
+                record = results.tasks.get(key)
+                fresh = record is None or record.state in _UNSTARTED
+                if may_start if fresh else self._can_go_on(record):
+                    found.append(key)
+        return found
+
+    def _may_start(self, node: Node, evaluation: Evaluation) -> bool:
+        if node.name in evaluation.ready:
+            return True
+        # Some of its indexes have begun already.
+        begun = evaluation.states[node.name] not in _UNSTARTED and not evaluation.states[node.name].terminal
+        return node.mapped and begun and node.name not in evaluation.cancelling
 
     def _can_go_on(self, record: TaskRecord | None) -> bool:
-        if record is None or record.state.terminal or record.state in (TaskState.PENDING, TaskState.BLOCKED):
+        if record is None or record.state.terminal:
             return False
         if record.nonce is not None and self._is_asked_for(record):
             return True
@@ -221,8 +265,9 @@ class _InlineRun:
     def _is_asked_for(self, record: TaskRecord) -> bool:
         """Whether a parked step is to go on, or to end."""
         commands = self._ledger.list_commands(self._key, task_id=record.task_id)
-        pending = open_commands(commands, generation=record.generation)
-        return any(command.verb in (Verb.RESUME, Verb.STOP) for command in pending)
+        mine = [command for command in commands if command.task == record.key]
+        pending = open_commands(mine, generation=record.generation)
+        return any(command.verb is Verb.RESUME or command.verb in ENDING for command in pending)
 
     def _open(self, request: ApprovalRecord) -> bool:
         late = request.expires_at is not None and self._clock.now() >= request.expires_at
@@ -234,17 +279,17 @@ class _InlineRun:
             request
             for request in self._ledger.list_approvals(self._key)
             if self._open(request)
-            and request.task_id in records
-            and records[request.task_id].state is TaskState.PAUSED
+            and request.task in records
+            and records[request.task].state is TaskState.PAUSED
         )
 
-    def _records(self) -> dict[str, TaskRecord]:
-        return {record.task_id: record for record in self._ledger.list_tasks(self._key)}
+    def _records(self) -> dict[TaskKey, TaskRecord]:
+        return {record.key: record for record in self._ledger.list_tasks(self._key)}
 
-    def _step(self, name: str, process: str) -> None:
-        """Live one node until it ends or parks, its retries included."""
+    def _step(self, key: TaskKey, process: str) -> None:
+        """Live one task until it ends or parks, its retries included."""
+        name = key.task_id
         while True:
-            key = TaskKey(self._key.dag_id, self._key.run_id, name)
             call = self._calls.node(name, key=key, claim=self._claim(key, process))
             try:
                 closing = self._lifecycle(key).live(call)
@@ -319,4 +364,4 @@ class _InlineRun:
         sink = seen.definition.result_node
         if not seen.state.success or seen.evaluation.states[sink] is not TaskState.SUCCEEDED:
             return None
-        return self._ledger.load_result(TaskKey(self._key.dag_id, self._key.run_id, sink))
+        return RunResults(seen.definition, self._key, self._ledger).value(sink)

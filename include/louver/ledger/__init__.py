@@ -10,6 +10,7 @@ from louver.signing import SigningKeys
 
 if TYPE_CHECKING:
     # At run time a cycle: the contract speaks of approvals, and approvals of the ledger's records.
+    from louver.events import EventSink
     from louver.ledger.contract import Ledger
 
 __all__ = ["open_ledger"]
@@ -24,6 +25,7 @@ def open_ledger(
     keys: SigningKeys | Mapping[str, bytes] | str | None = None,
     *,
     max_value_bytes: int | None = None,
+    events: EventSink | None = None,
 ) -> Ledger:
     """
     Open the ledger at ``url``; the schema of an empty database is made where the role may.
@@ -33,10 +35,17 @@ def open_ledger(
     :param keys: sign and verify what is stored: :class:`~louver.signing.SigningKeys`, secrets by key id, or
         ``id:secret,id:secret`` with the newest first. ``None`` protects against accidents alone.
     :param max_value_bytes: the largest value kept, as it is stored; 64 MiB where nothing is said.
+    :param events: is told of all that is written through the ledger that is returned (:mod:`louver.events`).
     :raises ConfigurationError: for a URL, keys or a limit that cannot be used.
     :raises LedgerUnavailable: where it is missing, locked, read-only or unreachable.
     :raises LedgerSchemaError: where its schema is not the one of this release.
     """
+    if events is not None:
+        from louver.events.observer import observe
+
+        ledger = open_ledger(url, keys, max_value_bytes=max_value_bytes)
+        observe(ledger, events)
+        return ledger
     if not _is_text(url):
         raise ConfigurationError(f"the ledger URL is empty; give {_FORMS}")
     limit = {} if max_value_bytes is None else {"max_value_bytes": max_value_bytes}

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from louver.approvals import Answer, Evidence
 from louver.ledger.budget_contract import Budgets
+from louver.ledger.dead_letter_contract import DeadLetters
 from louver.ledger.human_queue_contract import HumanQueue
 from louver.ledger.maintenance_contract import Maintenance
 from louver.ledger.names import RunKey, TaskKey, Token
@@ -44,13 +45,14 @@ from louver.ledger.requests import (
     RunStart,
 )
 from louver.ledger.survey_contract import Surveys
+from louver.ledger.version_contract import Versions
 from louver.sessions import Change, Claim
 from louver.states import RunState, Source
 
 __all__ = ["Ledger"]
 
 
-class Ledger(Maintenance, Surveys, HumanQueue, Budgets, Permits):
+class Ledger(Maintenance, Surveys, DeadLetters, HumanQueue, Budgets, Permits, Versions):
     """Where Louver keeps what is true."""
 
     CAPABILITIES: ClassVar[frozenset[Capability]] = frozenset()

@@ -31,9 +31,14 @@ class Word:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Census:
-    """How many rows of each kind are in each state; states without any are left out."""
+    """
+    How many rows of each kind are in each state; states without any are left out.
+
+    :param workflows: the runs again, those of each Dag apart, in order of their ids.
+    """
 
     runs: Mapping[RunState, int]
+    workflows: Mapping[str, Mapping[RunState, int]]
     tasks: Mapping[TaskState, int]
     effects: Mapping[EffectState, int]
     approvals: Mapping[Decision, int]
@@ -60,8 +65,12 @@ class HumanQueue(ABC):
         """
 
     @abstractmethod
-    def count_states(self) -> Census:
-        """What there is, in which states."""
+    def count_states(self, *, live: bool = False) -> Census:
+        """
+        What there is, in which states.
+
+        :param live: only of runs that are not over, and what waits for a person, whatever became of its run.
+        """
 
     @abstractmethod
     def settle_effect(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from enum import Enum
@@ -35,6 +36,8 @@ _WITH_REASON = frozenset({EffectState.UNKNOWN, EffectState.UNDO_FAILED, EffectSt
 
 _WAITING = (EffectState.UNKNOWN, EffectState.UNDO_FAILED)
 
+_LIVE = tuple(state for state in RunState if not state.terminal)
+
 
 class HumanQueueOperations(EffectOperations):
     """The part of the contract that serves people."""
@@ -51,13 +54,25 @@ class HumanQueueOperations(EffectOperations):
         return sorted(found, key=lambda effect: (effect.started_at, effect.scope, effect.key, effect.epoch))
 
     @question
-    def count_states(self, rows: Rows) -> Census:
+    def count_states(self, rows: Rows, *, live: bool = False) -> Census:
+        states = _LIVE if live else ()
+        workflows = _by_dag(rows.tally_runs(states))
+        effects = _count(rows, EffectRecord, EffectState, states)
+        if live:
+            # These are looked for by an index of their own, of all runs.
+            waiting = Counter(effect.state for effect in rows.effects_with_reason(_WAITING))
+            effects |= {state: waiting[state] for state in _WAITING if waiting[state]}
         return Census(
-            runs=_count(rows, RunRecord, RunState),
-            tasks=_count(rows, TaskRecord, TaskState),
-            effects=_count(rows, EffectRecord, EffectState),
-            approvals=_count(rows, ApprovalRecord, Decision, field="decision"),
-            commands=_count(rows, CommandRecord, CommandState),
+            runs={
+                state: number
+                for state in RunState
+                if (number := sum(counted.get(state, 0) for counted in workflows.values()))
+            },
+            workflows=workflows,
+            tasks=_count(rows, TaskRecord, TaskState, states),
+            effects=effects,
+            approvals=_count(rows, ApprovalRecord, Decision, states, field="decision"),
+            commands=_count(rows, CommandRecord, CommandState, states),
         )
 
     @decision
@@ -236,6 +251,26 @@ def _undo_of(original: EffectRecord, *, now: datetime) -> EffectRecord:
     )
 
 
-def _count(rows: Rows, kind: type[Record], states: type[S], *, field: str = "state") -> dict[S, int]:
-    counted = rows.tally(kind, field)
+def _count(
+    rows: Rows,
+    kind: type[Record],
+    states: type[S],
+    of_runs_in: Collection[RunState],
+    *,
+    field: str = "state",
+) -> dict[S, int]:
+    """
+    How many there are in each state.
+
+    :param of_runs_in: of runs in these states; empty means all there are.
+    """
+    of_some = bool(of_runs_in)
+    counted = rows.tally_of_runs(kind, field, states=of_runs_in) if of_some else rows.tally(kind, field)
     return {state: counted[state.value] for state in states if state.value in counted}
+
+
+def _by_dag(counted: Mapping[tuple[str, str], int]) -> dict[str, dict[RunState, int]]:
+    by_dag: dict[str, dict[RunState, int]] = {dag_id: {} for dag_id, _ in sorted(counted)}
+    for dag_id, of_dag in by_dag.items():
+        of_dag.update((state, number) for state in RunState if (number := counted.get((dag_id, state.value))))
+    return by_dag

@@ -6,19 +6,30 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
+from functools import partial
 from operator import attrgetter
 from threading import RLock
 from typing import Any, TypeVar
 
 from louver.errors import LedgerClosed, LedgerError
+from louver.ledger.dead_letter_contract import BY_PEOPLE, DEAD, DeadLetter, DeadLetterFilter
 from louver.ledger.names import EffectState, RunKey
 from louver.ledger.operations import LedgerOperations
-from louver.ledger.records import RECORDS, EffectRecord, PayloadRecord, Record, RunRecord
+from louver.ledger.records import (
+    RECORDS,
+    EffectRecord,
+    PayloadRecord,
+    Record,
+    RunRecord,
+    TaskRecord,
+    TransitionRecord,
+)
 from louver.ledger.requests import Capability, RunFilter
 from louver.ledger.rows import OPENING_BYTES, TRAIL, Damaged, PayloadHead, Rows
 from louver.ledger.storable import require_fields, require_storable, storable
 from louver.ledger.transactions import MAX_VALUE_BYTES
 from louver.signing import SigningKeys
+from louver.states import RunState
 
 __all__ = ["MemoryLedger", "MemoryRows"]
 
@@ -162,6 +173,41 @@ class MemoryRows:
         """How many rows have each value of the field."""
         return Counter(_plain(getattr(row, name)) for row in self.find(kind))
 
+    def tally_runs(self, states: Collection[RunState] = ()) -> Mapping[tuple[str, str], int]:
+        """How many runs each Dag has in each state."""
+        found = (run for run in self.find(RunRecord) if not states or run.state in states)
+        return Counter((run.dag_id, run.state.value) for run in found)
+
+    def tally_of_runs(
+        self, kind: type[Record], name: str, /, *, states: Collection[RunState]
+    ) -> Mapping[str, int]:
+        """As :meth:`tally`, of runs in these states alone."""
+        runs = {run.key: run.incarnation for run in self.find(RunRecord) if run.state in states}
+        place = attrgetter("dag_id", "run_id")
+        found = [row for row in self.find(kind) if RunKey(*place(row)) in runs]
+        return Counter(
+            _plain(getattr(row, name))
+            for row in found
+            if not isinstance(row, TaskRecord) or row.incarnation == runs[row.key.run]
+        )
+
+    def dead_letters(self, wanted: DeadLetterFilter) -> list[DeadLetter]:
+        """Dead letters that meet the filter, the newest first."""
+        ends: dict[tuple[Any, ...], TransitionRecord] = {}
+        for row in sorted(self.find(TransitionRecord), key=attrgetter("at", "chain", "version")):
+            if row.to_state in DEAD and row.from_state is not row.to_state:
+                ends[row.task, row.generation] = row
+        letters = (letter for row in ends.values() if (letter := self._letter(row)) is not None)
+        return sorted(filter(partial(_meets, wanted), letters), key=_end_of, reverse=True)[: wanted.limit]
+
+    def _letter(self, end: TransitionRecord) -> DeadLetter | None:
+        task = self.get(TaskRecord, end.dag_id, end.run_id, end.task_id, end.map_index)
+        run = self.get(RunRecord, end.dag_id, end.run_id)
+        if task is None or run is None:
+            return None
+        here = (task.state, task.generation, task.incarnation)
+        return DeadLetter(end=end, task=task, retried=here != (end.to_state, end.generation, run.incarnation))
+
     def effects_with_reason(self, states: Collection[EffectState]) -> list[EffectRecord]:
         """Effects in these states that have a reason, in order of their start."""
         found = (row for row in self.find(EffectRecord) if row.state in states and row.reason is not None)
@@ -252,6 +298,24 @@ def _plain(value: Any) -> Any:
 def _primary_of(record: Record) -> tuple[Any, ...]:
     found = attrgetter(*type(record).PRIMARY)(record)
     return found if len(type(record).PRIMARY) > 1 else (found,)
+
+
+def _meets(wanted: DeadLetterFilter, letter: DeadLetter) -> bool:
+    end, after = letter.end, wanted.after
+    return (
+        (wanted.retried or not letter.retried)
+        and end.trigger not in BY_PEOPLE
+        and end.task_id not in wanted.leave_out
+        and wanted.dag_id in (None, end.dag_id)
+        and wanted.run_id in (None, end.run_id)
+        and (wanted.since is None or end.at >= wanted.since)
+        and (not wanted.kinds or letter.kind in wanted.kinds)
+        and (after is None or _end_of(letter) < _end_of(after))
+    )
+
+
+def _end_of(letter: DeadLetter) -> tuple[Any, ...]:
+    return letter.end.at, *_primary_of(letter.end)
 
 
 def _order_of(run: RunRecord) -> tuple[Any, ...]:

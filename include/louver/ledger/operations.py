@@ -10,6 +10,7 @@ from __future__ import annotations
 from louver.ledger.approval_operations import ApprovalOperations
 from louver.ledger.budget_operations import BudgetOperations
 from louver.ledger.control_operations import ControlOperations
+from louver.ledger.dead_letter_operations import DeadLetterOperations
 from louver.ledger.effect_operations import EffectOperations
 from louver.ledger.event_operations import EventOperations
 from louver.ledger.human_queue_operations import HumanQueueOperations
@@ -17,6 +18,7 @@ from louver.ledger.maintenance_operations import MaintenanceOperations
 from louver.ledger.permit_operations import PermitOperations
 from louver.ledger.retention_operations import RetentionOperations
 from louver.ledger.survey_operations import SurveyOperations
+from louver.ledger.version_operations import VersionOperations
 
 __all__ = ["LedgerOperations"]
 
@@ -30,7 +32,9 @@ class LedgerOperations(
     MaintenanceOperations,
     RetentionOperations,
     SurveyOperations,
+    DeadLetterOperations,
     BudgetOperations,
     PermitOperations,
+    VersionOperations,
 ):
     """All of the contract, for a store that offers transactions over rows."""

@@ -8,7 +8,7 @@ names may hold the text that separates them, so the id alone does not always tel
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -20,6 +20,7 @@ from louver.ledger.effect_operations import earlier_binding, effect_binding
 from louver.ledger.event_operations import event_binding
 from louver.ledger.names import EffectState
 from louver.ledger.records import (
+    AcceptanceRecord,
     ApprovalRecord,
     CheckpointRecord,
     EffectRecord,
@@ -52,7 +53,8 @@ class Expected:
 
     :param owner: that row.
     :param binding: of the envelope.
-    :param earlier: of an envelope that an earlier release made, where that bound it to less.
+    :param earlier: of an envelope that an earlier release made, where that bound it to less, or that was made
+        under a definition that the run was under before.
     :param digest: of the envelope, where the row keeps it.
     :param fingerprint: of the value, where the row keeps it.
     :param saved_at: when it was saved, where the row tells.
@@ -64,18 +66,24 @@ class Expected:
     digest: str | None = None
     fingerprint: str | None = None
     saved_at: datetime | None = None
-    earlier: Mapping[str, Any] | None = None
+    earlier: tuple[Mapping[str, Any], ...] = ()
 
 
-def expected_of(record: Record, *, definition_fingerprint: str | None = None) -> list[Expected]:
+def expected_of(
+    record: Record, *, definition_fingerprint: str | None = None, earlier: Sequence[str] = ()
+) -> list[Expected]:
     """
     The payloads that the row has to have.
 
     :param definition_fingerprint: of the run that a checkpoint belongs to; None where the run has begun anew
         since, under a definition that the envelope alone still tells.
+    :param earlier: of the definitions that the run was under before it accepted another.
     """
-    if isinstance(record, RunRecord):
-        fingerprint = record.definition_fingerprint
+    if isinstance(record, RunRecord | AcceptanceRecord):
+        if isinstance(record, AcceptanceRecord):
+            fingerprint = record.from_fingerprint
+        else:
+            fingerprint = record.definition_fingerprint
         return [
             Expected(
                 owner=record,
@@ -89,6 +97,7 @@ def expected_of(record: Record, *, definition_fingerprint: str | None = None) ->
                 owner=record,
                 payload_id=record.payload,
                 binding=checkpoint_binding(record, definition_fingerprint or ""),
+                earlier=tuple(checkpoint_binding(record, fingerprint) for fingerprint in earlier),
                 digest=record.digest,
                 saved_at=record.saved_at,
             )
@@ -122,7 +131,7 @@ def _of_effect(effect: EffectRecord) -> list[Expected]:
         binding=effect_binding(effect, "intent"),
         fingerprint=effect.intent_hash,
         saved_at=effect.started_at,
-        earlier=earlier_binding(effect),
+        earlier=(earlier_binding(effect),),
     )
     if effect.commit_sequence is None:
         return [intent]

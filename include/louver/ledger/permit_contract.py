@@ -124,9 +124,17 @@ class Permits(ABC):
         """
 
     @abstractmethod
-    def unset_resource(self, resource: str, *, terms: PermitTerms, now: datetime) -> bool:
+    def unset_resource(
+        self,
+        resource: str,
+        *,
+        limits: Mapping[str, ResourceLimit],
+        terms: PermitTerms,
+        now: datetime,
+    ) -> bool:
         """
-        Forget a resource's limits; those of a configuration come back when a process that has them asks.
+        Forget a resource's limits, and go by those of the configuration; without any, everybody is let in.
 
-        :returns: whether there were any.
+        :param limits: of the configuration. They count in the same moment: nobody slips in between.
+        :returns: whether there was anything to forget.
         """

@@ -9,15 +9,16 @@ from datetime import datetime
 from louver.errors import ConfigurationError
 from louver.ledger.names import CommandState, TaskKey, Token, Verb
 from louver.ledger.permit_contract import PermitWatch, Settled
+from louver.ledger.permit_lines import Touched, leave, plan, settle, stand, task_primary
 from louver.ledger.records import CommandRecord, LineRecord, PermitRecord, ResourceRecord, TaskRecord
-from louver.ledger.rows import Rows, primary_of
+from louver.ledger.rows import Rows
 from louver.ledger.transactions import Transactional, decision, question
-from louver.semaphores import PermitTerms, Plan, ResourceLimit, Stage, decide, too_large
+from louver.semaphores import PermitTerms, ResourceLimit, Stage, less_at_once, too_large
 
 __all__ = ["PermitOperations"]
 
 _LINE = "resources"
-_WANTED = (Verb.STOP, Verb.PAUSE)
+_WANTED = (Verb.STOP, Verb.CANCEL, Verb.PAUSE)
 
 
 class PermitOperations(Transactional):
@@ -36,35 +37,69 @@ class PermitOperations(Transactional):
         now: datetime,
     ) -> PermitRecord | None:
         self._hold(rows, token)
+        primary = task_primary(token.key)
         mine = [limits[name] for name in needs if name in limits]
-        if not mine and not any(rows.peek(ResourceRecord, name) for name in sorted(needs)):
+        limited = mine or any(rows.peek(ResourceRecord, name) for name in sorted(needs))
+        if not limited and rows.peek(PermitRecord, *primary) is None:
             return None
         line = _line(rows)
-        _configure(rows, mine, now)
+        touched = Touched(names=set(needs))
+        _configure(rows, mine, touched, now)
         resources = {record.resource: record.limit for record in rows.find(ResourceRecord)}
         problem = too_large(needs, resources)
         if problem is not None:
             raise ConfigurationError(problem)
         wanted = tuple(f"{name}={units}" for name, units in sorted(needs.items()))
-        known = rows.get(PermitRecord, *_primary(token.key))
-        if known is not None and _goes_on(known, token, wanted, resources, now):
-            place = replace(known, session=token.session, process=token.process, priority=priority)
-            rows.update(place)
-        else:
-            rows.update(replace(line, last=line.last + 1))
-            place = _new_place(token, wanted, priority=priority, sequence=line.last + 1, now=now)
-            rows.put(place)
+        known = rows.get(PermitRecord, *primary)
+        if known is not None and limited and _goes_on(known, token, wanted, resources, now):
+            return self._go_on(rows, known, token, touched, priority=priority, terms=terms, now=now)
+        if known is not None:
+            touched.add(known.units)
+            leave(rows, known)
+            rows.discard(PermitRecord, [primary])
+        if not limited:
+            # It waited, or an earlier process had it, when there were limits; now nobody counts it.
+            settle(rows, touched, terms, now)
+            return None
+        rows.update(replace(line, last=line.last + 1))
+        place = _new_place(token, wanted, priority=priority, sequence=line.last + 1, now=now)
+        settled = settle(rows, touched, terms, now, newcomer=place)
+        turn = next((permit for permit in settled.granted if permit.task == token.key), None)
+        if turn is not None:
+            place = replace(turn, stage=Stage.HELD, until=now + terms.lease)
+        rows.put(place)
+        stand(rows, place)
+        return place
+
+    @staticmethod
+    def _go_on(
+        rows: Rows,
+        known: PermitRecord,
+        token: Token,
+        touched: Touched,
+        *,
+        priority: int,
+        terms: PermitTerms,
+        now: datetime,
+    ) -> PermitRecord:
+        """With what the task has already, or from its place."""
+        place = replace(known, session=token.session, process=token.process, priority=priority)
         if place.stage is Stage.WAITING:
-            _settle(rows, terms, now)
-            place = rows.get(PermitRecord, *_primary(token.key)) or place
-        if place.stage is not Stage.WAITING:
-            place = replace(place, stage=Stage.HELD, until=now + terms.lease)
+            leave(rows, known)
             rows.update(place)
+            stand(rows, place)
+            settled = settle(rows, touched, terms, now)
+            turn = next((permit for permit in settled.granted if permit.task == token.key), None)
+            if turn is None:
+                return place
+            place = turn
+        place = replace(place, stage=Stage.HELD, until=now + terms.lease)
+        rows.update(place)
         return place
 
     @decision
     def renew_permit(self, rows: Rows, token: Token, *, terms: PermitTerms, now: datetime) -> bool:
-        known = rows.get(PermitRecord, *_primary(token.key))
+        known = rows.get(PermitRecord, *task_primary(token.key))
         if known is None or known.session != token.session or known.stage is not Stage.HELD:
             return False
         rows.update(replace(known, until=now + terms.lease))
@@ -74,37 +109,34 @@ class PermitOperations(Transactional):
     def release_permit(
         self, rows: Rows, key: TaskKey, *, session: int, terms: PermitTerms, now: datetime
     ) -> Settled | None:
-        if rows.peek(PermitRecord, *_primary(key)) is None:
+        primary = task_primary(key)
+        if rows.peek(PermitRecord, *primary) is None:
             return None
         _line(rows)
-        known = rows.get(PermitRecord, *_primary(key))
+        known = rows.get(PermitRecord, *primary)
         if known is None or known.session > session:
             return None
-        rows.discard(PermitRecord, [_primary(key)])
-        return _settle(rows, terms, now)
+        leave(rows, known)
+        rows.discard(PermitRecord, [primary])
+        return settle(rows, Touched(names=set(known.units)), terms, now)
 
     @decision
     def settle_permits(
         self, rows: Rows, *, limits: Mapping[str, ResourceLimit], terms: PermitTerms, now: datetime
     ) -> Settled:
         _line(rows)
-        _configure(rows, limits.values(), now)
-        return _settle(rows, terms, now)
+        touched = Touched(names=None)
+        _configure(rows, limits.values(), touched, now)
+        return settle(rows, touched, terms, now)
 
     @question
     def plan_permits(self, rows: Rows, *, now: datetime) -> Settled:
-        permits = {permit.task: permit for permit in rows.find(PermitRecord)}
-        plan = _plan(rows.find(ResourceRecord), permits.values(), now)
-        return Settled(
-            granted=tuple(permits[permit.task] for permit in plan.granted),
-            expired=tuple(permits[permit.task] for permit in plan.expired),
-            refused=tuple(permits[permit.task] for permit in plan.refused),
-        )
+        return plan(rows, now)
 
     @question
     def list_permit_watches(self, rows: Rows, keys: Iterable[TaskKey]) -> list[PermitWatch]:
         wanted = list(keys)
-        places = [_primary(key) for key in wanted]
+        places = [task_primary(key) for key in wanted]
         stages = {
             row.task: row.stage for row in rows.read(PermitRecord, places) if isinstance(row, PermitRecord)
         }
@@ -133,17 +165,33 @@ class PermitOperations(Transactional):
         self, rows: Rows, limit: ResourceLimit, *, by: str, terms: PermitTerms, now: datetime
     ) -> Settled:
         _line(rows)
-        _limit(rows, limit, set_by=by, now=now)
-        return _settle(rows, terms, now)
+        touched = Touched(names=None)
+        _limit(rows, limit, touched, set_by=by, now=now)
+        return settle(rows, touched, terms, now)
 
     @decision
-    def unset_resource(self, rows: Rows, resource: str, *, terms: PermitTerms, now: datetime) -> bool:
+    def unset_resource(
+        self,
+        rows: Rows,
+        resource: str,
+        *,
+        limits: Mapping[str, ResourceLimit],
+        terms: PermitTerms,
+        now: datetime,
+    ) -> bool:
         _line(rows)
-        known = rows.get(ResourceRecord, resource)
-        if known is None:
+        if rows.get(ResourceRecord, resource) is None:
             return False
+        touched = Touched(names=None)
+        if resource in limits:
+            _limit(rows, limits[resource], touched, set_by=None, now=now)
+            settle(rows, touched, terms, now)
+            return True
         rows.discard(ResourceRecord, [(resource,)])
-        _settle(rows, terms, now)
+        # Who waited for this one alone waits for nothing that has a limit.
+        settle(
+            rows, Touched(names={resource, *(row.resource for row in rows.find(ResourceRecord))}), terms, now
+        )
         return True
 
 
@@ -156,16 +204,20 @@ def _line(rows: Rows) -> LineRecord:
     return fresh if rows.insert(fresh) else rows.get(LineRecord, _LINE) or fresh
 
 
-def _configure(rows: Rows, limits: Iterable[ResourceLimit], now: datetime) -> None:
+def _configure(rows: Rows, limits: Iterable[ResourceLimit], touched: Touched, now: datetime) -> None:
     for limit in limits:
         known = rows.peek(ResourceRecord, limit.resource)
         if known is None or (known.set_by is None and known.limit != limit):
-            _limit(rows, limit, set_by=None, now=now)
+            _limit(rows, limit, touched, set_by=None, now=now)
 
 
-def _limit(rows: Rows, limit: ResourceLimit, *, set_by: str | None, now: datetime) -> None:
+def _limit(rows: Rows, limit: ResourceLimit, touched: Touched, *, set_by: str | None, now: datetime) -> None:
     known = rows.get(ResourceRecord, limit.resource)
     full_at = now if known is None else known.value.under(limit, now).full_at
+    # Another limit may free, or keep, whatever those who wait for it need besides.
+    touched.names = None
+    if known is None or less_at_once(limit, known.limit):
+        touched.lowered.add(limit.resource)
     rows.put(
         ResourceRecord(
             resource=limit.resource,
@@ -215,48 +267,3 @@ def _new_place(
         granted_at=None,
         until=None,
     )
-
-
-def _settle(rows: Rows, terms: PermitTerms, now: datetime) -> Settled:
-    """Carry out what is due; the line is locked."""
-    permits = {permit.task: permit for permit in rows.find(PermitRecord)}
-    for late in [permit for permit in permits.values() if permit.until is not None and permit.until <= now]:
-        # Locked before it is given up: its process may be renewing it at this moment.
-        found = rows.get(PermitRecord, *primary_of(late))
-        if found is None:
-            del permits[late.task]
-        else:
-            permits[late.task] = found
-    resources = rows.find(ResourceRecord)
-    plan = _plan(resources, permits.values(), now)
-    granted = []
-    for permit in plan.granted:
-        place = rows.get(PermitRecord, *_primary(permit.task))
-        if place is None:
-            # Cleaned away with its run just now; whoever settles next finds what it would have had.
-            continue
-        turn = replace(place, stage=Stage.GRANTED, granted_at=now, until=now + terms.grant_ttl)
-        rows.update(turn)
-        granted.append(turn)
-    for resource in resources:
-        full_at = plan.full_at.get(resource.resource, resource.full_at)
-        if full_at != resource.full_at:
-            rows.update(replace(resource, full_at=full_at, updated_at=now))
-    settled = Settled(
-        granted=tuple(granted),
-        expired=tuple(permits[permit.task] for permit in plan.expired),
-        refused=tuple(permits[permit.task] for permit in plan.refused),
-    )
-    gone = [primary_of(permit) for permit in (*settled.expired, *settled.refused)]
-    if gone:
-        rows.discard(PermitRecord, gone)
-    return settled
-
-
-def _plan(resources: Iterable[ResourceRecord], permits: Iterable[PermitRecord], now: datetime) -> Plan:
-    limited = {record.resource: record.value for record in resources}
-    return decide(limited, [permit.value for permit in permits], now=now)
-
-
-def _primary(key: TaskKey) -> tuple[str, str, str, int]:
-    return key.dag_id, key.run_id, key.task_id, key.map_index

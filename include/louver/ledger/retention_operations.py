@@ -13,6 +13,7 @@ from louver.ledger.findings import Cleaned, StandingPage
 from louver.ledger.names import RunKey
 from louver.ledger.owners import payloads_of
 from louver.ledger.records import (
+    AcceptanceRecord,
     ApprovalRecord,
     CheckpointRecord,
     CommandRecord,
@@ -20,6 +21,7 @@ from louver.ledger.records import (
     EventRecord,
     PayloadRecord,
     PermitRecord,
+    PlaceRecord,
     Record,
     RunRecord,
     SealRecord,
@@ -187,11 +189,13 @@ class RetentionOperations(TaskOperations):
 _OF_THE_RUN: tuple[type[Record], ...] = (
     TransitionRecord,
     SealRecord,
+    AcceptanceRecord,
     CheckpointRecord,
     ApprovalRecord,
     CommandRecord,
     TouchRecord,
     PermitRecord,
+    PlaceRecord,
     EventRecord,
     TaskRecord,
     RunRecord,

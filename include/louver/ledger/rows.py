@@ -11,8 +11,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from louver.ledger.dead_letter_contract import DeadLetter, DeadLetterFilter
 from louver.ledger.names import EffectState, RunKey
 from louver.ledger.records import (
+    AcceptanceRecord,
     ApprovalRecord,
     CheckpointRecord,
     EffectRecord,
@@ -23,6 +25,7 @@ from louver.ledger.records import (
     TransitionRecord,
 )
 from louver.ledger.requests import RunFilter
+from louver.states import RunState
 
 __all__ = ["OPENING_BYTES", "TRAIL", "Damaged", "PayloadHead", "Rows", "primary_of"]
 
@@ -36,6 +39,7 @@ TRAIL: tuple[type[Record], ...] = (
     EffectRecord,
     ApprovalRecord,
     CheckpointRecord,
+    AcceptanceRecord,
 )
 """The kinds of row that tell of a run and are verified."""
 
@@ -111,6 +115,21 @@ class Rows(Protocol):
 
     def tally(self, kind: type[Record], name: str, /) -> Mapping[str, int]:
         """How many rows have each value of the field, which holds text or a member of an enumeration."""
+
+    def tally_runs(self, states: Collection[RunState] = ()) -> Mapping[tuple[str, str], int]:
+        """
+        How many runs each Dag has in each state, by ``dag_id`` and state.
+
+        :param states: only these; empty means all.
+        """
+
+    def tally_of_runs(
+        self, kind: type[Record], name: str, /, *, states: Collection[RunState]
+    ) -> Mapping[str, int]:
+        """As :meth:`tally`, of runs in these states alone; tasks of a deleted run of the same id left out."""
+
+    def dead_letters(self, wanted: DeadLetterFilter) -> list[DeadLetter]:
+        """Dead letters that meet the filter, the newest first; not locked."""
 
     def effects_with_reason(self, states: Collection[EffectState]) -> list[EffectRecord]:
         """Effects in these states that have a reason, in order of their start; not locked."""

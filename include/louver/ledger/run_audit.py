@@ -10,10 +10,12 @@ from typing import Any, TypeVar
 
 from louver.audit import ChainWalk
 from louver.errors import IntegrityError
+from louver.ledger.acceptance_signatures import is_accepted
 from louver.ledger.findings import Checked, Finding
 from louver.ledger.names import RunKey, TaskKey
 from louver.ledger.owners import Expected, expected_of
 from louver.ledger.records import (
+    AcceptanceRecord,
     ApprovalRecord,
     CheckpointRecord,
     EffectRecord,
@@ -32,6 +34,7 @@ from louver.signing import SigningKeys, unseal
 from louver.verification import (
     MAIN,
     SIDE,
+    check_acceptances,
     check_approval,
     check_commits,
     check_effect,
@@ -153,6 +156,7 @@ class RunAudit:
         record = next(self._all(SealRecord), None)
         effects = list(self._all(EffectRecord))
         approvals = {asked.request_id: asked for asked in self._all(ApprovalRecord)}
+        accepted = list(self._all(AcceptanceRecord))
         self._checked = Checked(
             runs=int(run is not None),
             tasks=len(tasks),
@@ -162,7 +166,7 @@ class RunAudit:
         )
         yield from self._unread()
         if run is None and not self._damaged[RunRecord]:
-            yield from self._remnants(tasks, record, effects, approvals)
+            yield from self._remnants(tasks, record, effects, approvals, accepted)
         seal = None
         if record is not None:
             try:
@@ -180,13 +184,15 @@ class RunAudit:
         if run is not None:
             yield from self._payloads.look(expected_of(run))
             yield from check_commits(run, effects)
+            yield from check_acceptances(run, accepted, keys=self._keys)
+        yield from self._payloads.look(one for row in accepted for one in expected_of(row))
         known = {*tasks, *told}
         yield from self._effects(effects, approvals)
         standing: list[EffectRecord | ApprovalRecord] = [*effects, *approvals.values()]
         for row in standing:
             yield from self._of_the_run(row, run, known, check)
         yield from self._asked(approvals.values())
-        yield from self._saved(run, known, check)
+        yield from self._saved(run, known, check, self._before(run, accepted))
         yield from self._payloads.rest()
         yield from self._unread()
         if check is not None:
@@ -229,6 +235,7 @@ class RunAudit:
         record: SealRecord | None,
         effects: Iterable[EffectRecord],
         approvals: Collection[Any],
+        accepted: Collection[Any],
     ) -> Iterator[Finding]:
         """A run that is gone while rows of it are there; effects may outlive it, for what they guard."""
         equal: dict[str, Any] = {"dag_id": self._key.dag_id, "run_id": self._key.run_id}
@@ -238,6 +245,7 @@ class RunAudit:
             SealRecord.TABLE: record is not None,
             EffectRecord.TABLE: any(effect.scope.startswith("run:") for effect in effects),
             ApprovalRecord.TABLE: bool(approvals),
+            AcceptanceRecord.TABLE: bool(accepted),
             CheckpointRecord.TABLE: bool(self._rows.page(CheckpointRecord, limit=1, **equal)),
         }
         if any(left.values()):
@@ -329,15 +337,29 @@ class RunAudit:
             yield from check_approval(asked, keys=self._keys)
         yield from self._payloads.look(one for asked in approvals for one in expected_of(asked))
 
+    def _before(self, run: RunRecord | None, accepted: Iterable[AcceptanceRecord]) -> list[str]:
+        """Definitions that the run was under before, as far as the ledger would believe it."""
+        return [
+            one.from_fingerprint
+            for one in accepted
+            if run is not None and one.incarnation == run.incarnation and is_accepted(one, keys=self._keys)
+        ]
+
     def _saved(
-        self, run: RunRecord | None, known: Collection[Place], check: SealCheck | None
+        self,
+        run: RunRecord | None,
+        known: Collection[Place],
+        check: SealCheck | None,
+        before: Collection[str],
     ) -> Iterator[Finding]:
         for saved in self._all(CheckpointRecord):
             self._checked += Checked(checkpoints=1)
             yield from self._of_the_run(saved, run, known, check)
             # Saved before the run was made again, it is bound to the definition of then.
             bound = run.definition_fingerprint if run and run.incarnation == saved.incarnation else None
-            yield from self._payloads.look(expected_of(saved, definition_fingerprint=bound))
+            earlier = () if bound is None else tuple(before)
+            wanted = expected_of(saved, definition_fingerprint=bound, earlier=earlier)
+            yield from self._payloads.look(wanted)
 
 
 def _place_of(row: TransitionRecord | Damaged) -> Place:

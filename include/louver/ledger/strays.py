@@ -7,13 +7,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from louver.ledger.owners import Owner, binding_in, own_id, owner_of, payloads_of
-from louver.ledger.records import PayloadRecord, Record, RunRecord
+from louver.ledger.records import AcceptanceRecord, PayloadRecord, Record, RunRecord
 from louver.ledger.rows import OPENING_BYTES, Damaged, PayloadHead, Rows, primary_of
 from louver.ledger.task_operations import definition_payload
 
 __all__ = ["Stray", "strays"]
 
 _TOGETHER = 100
+
+_UNDER: tuple[tuple[type[Record], str], ...] = (
+    (RunRecord, "definition_fingerprint"),
+    (AcceptanceRecord, "from_fingerprint"),
+)
+"""What tells that a run is, or was, under a definition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +91,11 @@ def _payloads_by_owner(
     Rows that are not there are left out.
     """
     if kind is RunRecord:
-        # The owners of a definition are all runs with its fingerprint.
+        # The owners of a definition are all runs that are, or were, under it.
         return {
             primary: (definition_payload(*primary),)
             for primary in primaries
-            if rows.page(RunRecord, limit=1, definition_fingerprint=primary[0])
+            if any(rows.page(kind, limit=1, **{name: primary[0]}) for kind, name in _UNDER)
         }
     return {
         primary_of(row): None if isinstance(row, Damaged) else payloads_of(row)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from louver.approvals import Evidence, evidence_of
 from louver.audit import link
 from louver.errors import IntegrityError, LedgerError
+from louver.ledger.acceptance_signatures import check_acceptance, definitions_of
 from louver.ledger.approval_signatures import is_as_signed, sign_approval
 from louver.ledger.names import Decision, RunKey, TaskKey, Token
 from louver.ledger.records import (
     RESULT,
+    AcceptanceRecord,
     ApprovalRecord,
     CheckpointRecord,
     EffectRecord,
@@ -339,12 +343,25 @@ class TaskOperations(Transactional):
 
     def _restore(self, rows: Rows, record: CheckpointRecord) -> Any:
         run = self._run(rows, RunKey(record.dag_id, record.run_id))
-        return self._load(
-            rows,
-            record.payload,
-            binding=checkpoint_binding(record, run.definition_fingerprint),
-            digest=record.digest,
-        )
+        try:
+            return self._bound(rows, record, run.definition_fingerprint)
+        except IntegrityError as error:
+            # What was saved under a definition that the run was under before is its own: the run has accepted
+            # the change, signed. Nobody else's is.
+            accepted = self._accepted(rows, run)
+            for fingerprint in definitions_of(run, accepted)[1:]:
+                with suppress(IntegrityError):
+                    return self._bound(rows, record, fingerprint)
+            raise error from None
+
+    def _bound(self, rows: Rows, record: CheckpointRecord, definition_fingerprint: str) -> Any:
+        binding = checkpoint_binding(record, definition_fingerprint)
+        return self._load(rows, record.payload, binding=binding, digest=record.digest)
+
+    def _accepted(self, rows: Rows, run: RunRecord) -> list[AcceptanceRecord]:
+        """The run's acceptances by their numbers, each as it was signed."""
+        found = rows.find(AcceptanceRecord, dag_id=run.dag_id, run_id=run.run_id, incarnation=run.incarnation)
+        return [check_acceptance(one, keys=self._keys) for one in sorted(found, key=attrgetter("number"))]
 
     @question
     def load_result(self, rows: Rows, key: TaskKey) -> Any:

@@ -12,6 +12,7 @@ from louver.testing.scene import FAILED, Scene, check
 
 __all__ = [
     "check_count_states_counts_what_there_is",
+    "check_count_states_live_leaves_out_runs_that_are_over",
     "check_find_effects_finds_by_state_and_key_in_all_runs",
     "check_renew_effect_of_what_is_not_committed_is_an_error",
     "check_renew_effect_opens_the_next_epoch",
@@ -292,3 +293,34 @@ def check_count_states_counts_what_there_is(scene: Scene) -> None:
     scene.holds(more("effects", EffectState.COMMITTED) >= 1, "an effect more")
     scene.holds(sum(after.commands.values()) > sum(before.commands.values()), "a command more")
     scene.holds(0 not in after.runs.values(), "states without any must be left out")
+
+
+@check
+def check_count_states_live_leaves_out_runs_that_are_over(scene: Scene) -> None:
+    """What belongs to runs that go on, by Dag too; and effects that wait for a person, of all runs."""
+    over = RunKey(scene.run.dag_id, "run-2")
+    before = scene.ledger.count_states(live=True)
+    token = scene.launch("act", run=over)
+    scene.committed(token)
+    scene.lost(token, "call")
+    scene.ledger.advance(token, FAILED, now=scene.tick())
+    scene.ledger.set_run_state(over, RunState.FAILED, reason=None, now=scene.tick())
+    scene.committed(scene.launch("act"), "mail")
+    scene.ledger.set_run_state(scene.run, RunState.PAUSED, reason=None, now=scene.tick())
+
+    live, every = scene.ledger.count_states(live=True), scene.ledger.count_states()
+
+    dag_id = scene.run.dag_id
+    scene.equal(live.workflows.get(dag_id), {RunState.PAUSED: 1}, "the live runs of the Dag")
+    both = {RunState.PAUSED: 1, RunState.FAILED: 1}
+    scene.equal(every.workflows.get(dag_id), both, "all runs of the Dag")
+    scene.equal([state for state in live.runs if state.terminal], [], "states of live runs")
+
+    def more(name: str, state: object) -> int:
+        return int(getattr(live, name).get(state, 0)) - int(getattr(before, name).get(state, 0))
+
+    scene.equal(more("runs", RunState.PAUSED), 1, "a live run more")
+    tasks = (more("tasks", TaskState.RUNNING), more("tasks", TaskState.FAILED))
+    scene.equal(tasks, (1, 0), "tasks of live runs")
+    effects = (more("effects", EffectState.COMMITTED), more("effects", EffectState.UNKNOWN))
+    scene.equal(effects, (1, 1), "effects of live runs, and those that wait")

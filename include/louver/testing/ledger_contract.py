@@ -31,6 +31,7 @@ from louver.testing import (
     claimed_commands,
     cleaning,
     commands,
+    dead_letters,
     effects_begin,
     effects_end,
     events,
@@ -51,6 +52,7 @@ from louver.testing import (
     task_writes,
     tasks,
     touches,
+    versions,
 )
 from louver.testing.scene import Check, OpenLedger
 
@@ -81,6 +83,8 @@ _GROUPS: tuple[ModuleType, ...] = (
     maintenance,
     cleaning,
     surveys,
+    dead_letters,
+    versions,
     races,
     capabilities,
     # The last, since it closes handles: what every call of open_ledger shares would be gone for the others.

@@ -14,10 +14,12 @@ from louver.testing.permit_line import TERMS, Line, limit_of
 from louver.testing.scene import Scene, check
 
 __all__ = [
+    "check_release_permit_by_one_that_waits_lets_those_behind_it_through",
     "check_release_permit_grants_the_next_in_the_same_transaction",
     "check_release_permit_of_a_later_session_does_nothing",
     "check_renew_permit_keeps_it_beyond_its_lease",
     "check_settle_permits_frees_what_was_not_renewed",
+    "check_settle_permits_gives_a_raised_limit_to_the_line_in_its_order",
     "check_settle_permits_passes_on_a_turn_that_nobody_takes",
     "check_take_permit_again_keeps_the_place",
     "check_take_permit_at_once_never_gives_more_than_there_is",
@@ -25,6 +27,7 @@ __all__ = [
     "check_take_permit_by_the_next_process_of_the_task_is_no_second_one",
     "check_take_permit_counts_over_all_tasks_and_runs",
     "check_take_permit_of_several_is_all_or_nothing",
+    "check_take_permit_of_what_has_no_limit_any_more_leaves_nothing",
     "check_take_permit_of_what_has_no_limit_is_none",
     "check_take_permit_serves_the_line_in_order_of_priority_and_asking",
     "check_take_permit_that_can_never_be_had_is_refused",
@@ -45,6 +48,21 @@ def check_take_permit_of_what_has_no_limit_is_none(scene: Scene) -> None:
     place = Line(scene)
     scene.equal(place.take(scene.launch("act"), api=3), None, "the permit")
     scene.equal(place.stands(), {}, "who has a place")
+
+
+@check
+def check_take_permit_of_what_has_no_limit_any_more_leaves_nothing(scene: Scene) -> None:
+    """What the task was given under a limit is no use of the next limit."""
+    place = Line(scene, api=limit_of(1))
+    one, two = place.crowd(2)
+    place.take(one, api=1)
+    place.take(two, api=1)
+    scene.ledger.unset_resource(place.name("api"), limits={}, terms=TERMS, now=scene.tick())
+    free = Line(scene)
+
+    scene.equal([free.take(token, api=1) for token in (one, two)], [None, None], "the permits then")
+
+    scene.equal(place.stands(), {}, "who has what")
 
 
 @check
@@ -231,6 +249,24 @@ def check_release_permit_grants_the_next_in_the_same_transaction(scene: Scene) -
 
 
 @check
+def check_release_permit_by_one_that_waits_lets_those_behind_it_through(scene: Scene) -> None:
+    """Who needs more than is free keeps all from those behind it, until it leaves."""
+    place = Line(scene, api=limit_of(3), other=limit_of(1))
+    one, two, three, four = place.crowd(4)
+    place.take(one, api=2)
+    stages = [place.taken(two, api=2, other=1), place.taken(three, api=1), place.taken(four, other=1)]
+    scene.equal(stages, [Stage.WAITING] * 3, "who comes then")
+
+    place.give(two)
+
+    scene.equal(
+        place.stands(),
+        {"run-0/act": Stage.HELD, "run-2/act": Stage.GRANTED, "run-3/act": Stage.GRANTED},
+        "who has what",
+    )
+
+
+@check
 def check_release_permit_of_a_later_session_does_nothing(scene: Scene) -> None:
     """Who has seen an older one knows nothing of it."""
     place = Line(scene, api=limit_of(1))
@@ -257,6 +293,21 @@ def check_settle_permits_frees_what_was_not_renewed(scene: Scene) -> None:
 
     scene.equal(place.stands(), {"run-1/act": Stage.GRANTED}, "who has what")
     scene.equal(scene.ledger.renew_permit(one, terms=TERMS, now=scene.now), False, "a renewal that is late")
+
+
+@check
+def check_settle_permits_gives_a_raised_limit_to_the_line_in_its_order(scene: Scene) -> None:
+    """However far back in it: by priority, and then by the order of asking."""
+    place = Line(scene, api=limit_of(1))
+    tokens = place.crowd(13)
+    for number, token in enumerate(tokens):
+        place.take(token, priority=1 + number % 2, api=1)
+    place.limits = {place.name("api"): place.of("api", limit_of(10))}
+
+    place.settle()
+
+    inside = sorted(int(name[4:-4]) for name, stage in place.stands().items() if stage is not Stage.WAITING)
+    scene.equal(inside, [0, 1, 2, 3, 4, 5, 6, 7, 9, 11], "who is inside, or called")
 
 
 @check

@@ -17,6 +17,7 @@ __all__ = [
     "check_list_resources_shows_what_was_configured",
     "check_plan_permits_says_what_time_has_brought",
     "check_set_resource_holds_whatever_is_configured",
+    "check_unset_resource_brings_back_what_is_configured_at_once",
     "check_unset_resource_lets_everybody_in",
 ]
 
@@ -160,10 +161,30 @@ def check_unset_resource_lets_everybody_in(scene: Scene) -> None:
     place.take(one, api=1)
     place.take(two, api=1)
 
-    unset = partial(scene.ledger.unset_resource, place.name("api"), terms=TERMS, now=scene.tick())
+    unset = partial(scene.ledger.unset_resource, place.name("api"), limits={}, terms=TERMS, now=scene.tick())
     scene.equal([unset(), unset()], [True, False], "whether there was one")
 
     scene.equal(place.stands(), {"run-0/act": Stage.HELD, "run-1/act": Stage.GRANTED}, "who has what")
+
+
+@check
+def check_unset_resource_brings_back_what_is_configured_at_once(scene: Scene) -> None:
+    """Between the two limits there is no moment without any, in which all who wait would be let in."""
+    place = Line(scene, api=limit_of(1))
+    one, two, three = place.crowd(3)
+    for token in (one, two, three):
+        place.take(token, api=1)
+    closed = place.of("api", limit_of(0))
+    scene.ledger.set_resource(closed, by="ann", terms=TERMS, now=scene.tick())
+    place.give(one)
+
+    unset = partial(
+        scene.ledger.unset_resource, place.name("api"), limits=place.limits, terms=TERMS, now=scene.tick()
+    )
+    scene.equal(unset(), True, "whether there was one")
+
+    scene.equal(place.stands(), {"run-1/act": Stage.GRANTED, "run-2/act": Stage.WAITING}, "who has what")
+    scene.equal([(row.capacity, row.set_by) for row in _of(scene)], [(1, None)], "what holds then")
 
 
 def _of(scene: Scene) -> list[ResourceRecord]:

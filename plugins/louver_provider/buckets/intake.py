@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from louver.errors import ConfigurationError
+from louver_provider.buckets.declared import declared_for
 from louver_provider.buckets.routes import BucketRouter, Route
 
 __all__ = ["check_submission", "submitted_conf"]
@@ -20,7 +21,7 @@ def check_submission(router: BucketRouter, dag_id: str, conf: Any, *, now: datet
     :raises ValueRefused: where it has a key that cannot be used; the key is not shown.
     :raises ConfigurationError: where nobody owns its bucket; it names those who own others.
     """
-    route = router.route(dag_id, conf, now)
+    route = router.route(dag_id, conf, now, declared=declared_for(dag_id))
     owners = router.settings.owners
     if route is not None and owners and route.queue is None:
         raise ConfigurationError(
@@ -44,6 +45,6 @@ def submitted_conf(dag_id: str, data: Any, *, now: datetime) -> dict[str, str]:
     router = install()
     if router is None:
         return {}
-    reference = router.settings.keys.of(dag_id).reference(data)
+    reference = router.settings.keys.of(dag_id, declared_for(dag_id)).reference(data)
     check_submission(router, dag_id, reference, now=now)
     return reference

@@ -13,7 +13,9 @@ from typing import Any
 
 from airflow.configuration import conf as airflow_conf
 
+from louver.buckets.keys import KeyRule
 from louver.buckets.policy import pool_name
+from louver_provider.buckets.declared import declared_by
 from louver_provider.buckets.settings import BucketSettings
 
 __all__ = ["DEFAULT_POOL", "BucketRouter", "Route"]
@@ -70,24 +72,29 @@ class BucketRouter:
             queues=frozenset([default_queue, *settings.owners.nodes]),
         )
 
-    def route(self, dag_id: str, conf: Any, created: datetime) -> Route | None:
+    def route(
+        self, dag_id: str, conf: Any, created: datetime, *, declared: KeyRule | None = None
+    ) -> Route | None:
         """
         Where the tasks of a run go.
 
         :param conf: of the run.
         :param created: when the run was created, aware: a clear does not change that, so a run never moves.
+        :param declared: where its key is, by the Dag's own word.
         :returns: None where the run is in no bucket: it has no key, or is older than all buckets.
         :raises ValueRefused: where it has a key that cannot be used.
         """
-        digest = self.settings.keys.of(dag_id).digest(conf)
+        digest = self.settings.keys.of(dag_id, declared).digest(conf)
         if digest is None:
             return None
         count = self.settings.policy.count_at(created)
         return None if count is None else self.routes[digest % count]
 
-    def route_of_run(self, run: Any) -> Route | None:
+    def route_of_run(self, run: Any, *, dag: Any = None) -> Route | None:
         """
         :meth:`route`, of a ``DagRun``.
+
+        :param dag: the serialized Dag, where the run does not have it.
 
         All of it is there, since Airflow has just written the row, or read it. An attribute that is not would
         be read by the session that holds the run.
@@ -98,7 +105,9 @@ class BucketRouter:
         except KeyError:
             conf = run.conf
         created = known.get("created_at") or run.created_at or run.run_after
-        return self.route(known.get("dag_id") or run.dag_id, conf, created)
+        dag = known.get("dag") or dag
+        declared = declared_by(dag.tags) if dag is not None else None
+        return self.route(known.get("dag_id") or run.dag_id, conf, created, declared=declared)
 
     def apply(self, task_instance: Any, run: Any) -> None:
         """
@@ -110,7 +119,8 @@ class BucketRouter:
         replaceable = pools is None or pool in pools
         if not replaceable and not self.settings.owners:
             return
-        route = self.route_of_run(run)
+        task = task_instance.__dict__.get("task")
+        route = self.route_of_run(run, dag=None if task is None else task.dag)
         if route is None:
             return
         if replaceable and pool != route.pool:

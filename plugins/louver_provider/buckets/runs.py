@@ -14,14 +14,9 @@ from typing import Any
 
 from louver.errors import ValueRefused
 from louver_provider.buckets.routes import BucketRouter, Route
+from louver_provider.own_acts import BUCKET_KEY_REFUSED, BUCKET_NOT_OWNED
 
-__all__ = ["NOT_OWNED", "REFUSED", "run_started"]
-
-REFUSED = "louver_bucket_key_refused"
-"""Event in Airflow's audit log: the run has a key that cannot be used; its tasks keep their own pools."""
-
-NOT_OWNED = "louver_bucket_not_owned"
-"""The same: nobody owns the run's bucket; its tasks keep their own queues."""
+__all__ = ["run_started"]
 
 # Pools that this process has seen in the table; it does not look for them again.
 _SEEN_POOLS: set[str] = set()
@@ -41,14 +36,14 @@ def run_started(router: BucketRouter, run: Any) -> None:
     try:
         route = router.route_of_run(run)
     except ValueRefused as refused:
-        _audit(session, run, REFUSED, {"reason": str(refused)})
+        _audit(session, run, BUCKET_KEY_REFUSED, {"reason": str(refused)})
         return
     if route is None:
         return
     if router.settings.provision:
         _provide(session, router, route)
     if router.settings.owners and route.queue is None:
-        _audit(session, run, NOT_OWNED, {"bucket": route.bucket})
+        _audit(session, run, BUCKET_NOT_OWNED, {"bucket": route.bucket})
 
 
 def _provide(session: Any, router: BucketRouter, route: Route) -> None:

@@ -12,6 +12,7 @@ from sqlalchemy import func, select
 
 from louver.buckets.owners import ranges_text
 from louver.buckets.policy import pool_name
+from louver_provider.buckets.declared import declared_by
 from louver_provider.buckets.pools import Change, FoundPool, plan_pools
 from louver_provider.buckets.routes import DEFAULT_POOL
 from louver_provider.buckets.settings import BucketSettings
@@ -78,7 +79,7 @@ def large_tasks(settings: BucketSettings) -> dict[str, int]:
     return {
         f"{dag.dag_id} {task.task_id}": task.pool_slots
         for dag in SerializedDagModel.read_all_dags().values()
-        if settings.keys.of(dag.dag_id).leads_somewhere
+        if settings.keys.of(dag.dag_id, declared_by(dag.tags)).leads_somewhere
         for task in dag.task_dict.values()
         if task.pool_slots > least and (settings.override_pools or task.pool == DEFAULT_POOL)
     }

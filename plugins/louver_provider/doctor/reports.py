@@ -131,6 +131,10 @@ def _read(at: datetime, extra: str | None) -> Report | None:
         return None
 
 
+# Of two components with other limits, the one that asked last would count for all.
+_RESOURCES = ("resources", "resource_tags", "retry_budgets")
+
+
 def fingerprints() -> dict[str, str]:
     """A hash of each setting that all components must agree on."""
     from louver_provider.buckets.settings import OPTIONS
@@ -139,6 +143,8 @@ def fingerprints() -> dict[str, str]:
         f"[louver] {option}": _of(lambda option=option: conf.get("louver", option, fallback=OPTIONS[option]))
         for option in OPTIONS
     }
+    for option in _RESOURCES:
+        found[f"[louver] {option}"] = _of(lambda option=option: conf.get("louver", option, fallback=""))
     found["[core] xcom_backend"] = _of(lambda: conf.get("core", "xcom_backend", fallback=""))
     found["[louver] ledger_url"] = _of(_ledger)
     found["[louver] signing_keys"] = _of(_keys)

@@ -9,6 +9,7 @@ from louver.ledger import open_ledger
 from louver.ledger.capabilities import require
 from louver.ledger.contract import Ledger
 from louver.ledger.requests import Capability
+from louver_provider.events.sinks import observe_as_configured
 from louver_provider.settings import load_settings, load_signing_keys
 
 __all__ = ["get_ledger"]
@@ -36,6 +37,7 @@ def get_ledger() -> Ledger:
                 settings.ledger_url, load_signing_keys(), max_value_bytes=settings.max_value_bytes
             )
             _require_airflows_needs(ledger)
+            observe_as_configured(ledger)
             _LEDGERS.clear()
             _LEDGERS[pid] = ledger
         return ledger

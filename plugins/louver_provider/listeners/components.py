@@ -8,6 +8,7 @@ A listener must never disturb its process: trouble is logged, and the scheduler 
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Any
 
 from airflow.listeners import hookimpl
@@ -48,3 +49,10 @@ def before_stopping(component: Any) -> None:
         stop_embedded()
     except Exception as error:
         log.error("louver: the embedded reconciler could not be told to stop: %s", error)
+    # Only a process that has used the ledger has events to see off; others load nothing for it.
+    events = sys.modules.get("louver_provider.events.sinks")
+    if events is not None:
+        try:
+            events.flush_events()
+        except Exception as error:
+            log.error("louver: events that were under way may be lost: %s", error)

@@ -11,6 +11,7 @@ from louver.errors import describe
 from louver_provider.api.bucket_guard import BucketGuard
 from louver_provider.api.clear_watch import ClearWatch
 from louver_provider.api.hitl_guard import HitlGuard
+from louver_provider.api.mount import PREFIX, LouverApi
 from louver_provider.api.start_report import StartReport
 from louver_provider.cluster_policies import install
 from louver_provider.listeners import bucket_runs, components, task_states
@@ -23,10 +24,14 @@ log = logging.getLogger(__name__)
 class LouverPlugin(AirflowPlugin):
     """
     Guards answers to approvals, records what people do to Louver's tasks in Airflow, has the scheduler bring
-    the reconciler with it, and routes runs into their buckets where there are any.
+    the reconciler with it, and routes runs into their buckets where there are any. Louver's own REST
+    interface is part of the API server.
     """
 
     name = "louver"
+    fastapi_apps: ClassVar[list[dict[str, Any]]] = [
+        {"name": "louver", "app": LouverApi(), "url_prefix": PREFIX},
+    ]
     fastapi_root_middlewares: ClassVar[list[dict[str, Any]]] = [
         {"name": "louver-hitl-guard", "middleware": HitlGuard, "args": [], "kwargs": {}},
         {"name": "louver-bucket-guard", "middleware": BucketGuard, "args": [], "kwargs": {}},

@@ -21,8 +21,8 @@ from typing import Any
 from airflow.configuration import AIRFLOW_HOME
 
 from louver.ledger.names import RunKey, TaskKey
-from louver_provider.client import LouverClient
 from louver_provider.parks import Park, guard, read_park
+from louver_provider.task_control import TaskControl
 
 TABLE = Path(AIRFLOW_HOME) / "bench.db"
 LOOK = 0.02
@@ -59,7 +59,7 @@ def may_be_woken(key: TaskKey) -> bool:
     return park is not None and guard(park, now=datetime.now(timezone.utc)) is None
 
 
-def measure(run: RunKey, client: LouverClient) -> dict[str, float]:
+def measure(run: RunKey, client: TaskControl) -> dict[str, float]:
     """
     Pause the step ``work`` and resume it.
 
@@ -84,7 +84,7 @@ def measure(run: RunKey, client: LouverClient) -> dict[str, float]:
 
 def main(dag_id: str, *run_ids: str) -> None:
     """Run from the command line."""
-    client = LouverClient(actor="benchmark")
+    client = TaskControl(actor="benchmark")
     for run_id in run_ids:
         print(json.dumps(measure(RunKey(dag_id, run_id), client)), flush=True)
 

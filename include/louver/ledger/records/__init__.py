@@ -12,14 +12,16 @@ from louver.ledger.records.base import Record
 from louver.ledger.records.budgets import RetryBudgetRecord
 from louver.ledger.records.control import CommandRecord, LeaseRecord, TouchRecord
 from louver.ledger.records.effects import ApprovalRecord, EffectRecord
-from louver.ledger.records.permits import LineRecord, PermitRecord, ResourceRecord
+from louver.ledger.records.permits import LineRecord, PermitRecord, PlaceRecord, ResourceRecord
 from louver.ledger.records.runs import RunRecord, SealRecord, TaskRecord, TransitionRecord
 from louver.ledger.records.values import RESULT, STATE, CheckpointRecord, EventRecord, PayloadRecord
+from louver.ledger.records.versions import AcceptanceRecord
 
 __all__ = [
     "RECORDS",
     "RESULT",
     "STATE",
+    "AcceptanceRecord",
     "ApprovalRecord",
     "CheckpointRecord",
     "CommandRecord",
@@ -29,6 +31,7 @@ __all__ = [
     "LineRecord",
     "PayloadRecord",
     "PermitRecord",
+    "PlaceRecord",
     "Record",
     "ResourceRecord",
     "RetryBudgetRecord",
@@ -44,6 +47,7 @@ RECORDS: tuple[type[Record], ...] = (
     TaskRecord,
     TransitionRecord,
     SealRecord,
+    AcceptanceRecord,
     EffectRecord,
     ApprovalRecord,
     CheckpointRecord,
@@ -55,6 +59,7 @@ RECORDS: tuple[type[Record], ...] = (
     RetryBudgetRecord,
     ResourceRecord,
     PermitRecord,
+    PlaceRecord,
     LineRecord,
 )
 """Every kind of row, for stores that make their tables from it."""

@@ -12,7 +12,7 @@ from louver.ledger.records.base import Record
 from louver.retry_budgets import Rate
 from louver.semaphores import Permit, Resource, ResourceLimit, Stage
 
-__all__ = ["LineRecord", "PermitRecord", "ResourceRecord"]
+__all__ = ["LineRecord", "PermitRecord", "PlaceRecord", "ResourceRecord"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +86,26 @@ class PermitRecord(Record):
     @property
     def units(self) -> Mapping[str, int]:
         """What it needs, resource to units."""
-        parts = (need.rpartition("=") for need in self.needs)
-        return {name: int(units) for name, _, units in parts}
+        return _units(self.needs)
+
+    @property
+    def places(self) -> tuple[PlaceRecord, ...]:
+        """Its places in the lines, where it waits."""
+        if self.stage is not Stage.WAITING:
+            return ()
+        return tuple(
+            PlaceRecord(
+                resource=name,
+                rank=-self.priority,
+                sequence=self.sequence,
+                dag_id=self.dag_id,
+                run_id=self.run_id,
+                task_id=self.task_id,
+                map_index=self.map_index,
+                needs=self.needs,
+            )
+            for name in self.units
+        )
 
     @property
     def value(self) -> Permit:
@@ -99,6 +117,43 @@ class PermitRecord(Record):
             sequence=self.sequence,
             stage=self.stage,
             until=self.until,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceRecord(Record):
+    """
+    A task's place in the line of one resource, for as long as it waits; one for each that it needs.
+
+    By these the first of a line is found without reading the line. They say nothing that the permits do not
+    say.
+
+    :param rank: the priority with its sign changed: who has less goes first.
+    :param sequence: of the permit.
+    :param needs: all that it needs, as the permit has it.
+    """
+
+    TABLE: ClassVar[str] = "place"
+    PRIMARY: ClassVar[tuple[str, ...]] = ("resource", "rank", "sequence")
+
+    resource: str
+    rank: int
+    sequence: int
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int
+    needs: tuple[str, ...]
+
+    @property
+    def value(self) -> Permit:
+        """The permit that waits, as the decision takes it."""
+        return Permit(
+            task=TaskKey(self.dag_id, self.run_id, self.task_id, self.map_index),
+            needs=_units(self.needs),
+            priority=-self.rank,
+            sequence=self.sequence,
+            stage=Stage.WAITING,
         )
 
 
@@ -117,3 +172,8 @@ class LineRecord(Record):
 
     name: str
     last: int
+
+
+def _units(needs: tuple[str, ...]) -> Mapping[str, int]:
+    parts = (need.rpartition("=") for need in needs)
+    return {name: int(units) for name, _, units in parts}

@@ -10,6 +10,7 @@ from louver.errors import LedgerError
 from louver.ledger.records import Record, RunRecord
 from louver.ledger.requests import RunFilter
 from louver.ledger.rows import primary_of
+from louver.ledger.sql.dead_letters import SqlDeadLetters
 from louver.ledger.sql.surveys import SqlSurveys
 from louver.ledger.sql.tables import TABLES
 from louver.ledger.sql.texts import RowTexts, texts_of
@@ -20,7 +21,7 @@ __all__ = ["SqlRows", "listing"]
 T = TypeVar("T", bound=Record)
 
 
-class SqlRows(SqlSurveys):
+class SqlRows(SqlSurveys, SqlDeadLetters):
     """
     Rows of one transaction.
 

@@ -17,7 +17,7 @@ from louver.signing import SigningKeys
 
 __all__ = ["HEAD", "MIGRATIONS", "migrate", "prepare", "upgrade"]
 
-HEAD = "0005"
+HEAD = "0008"
 """The revision this release works with; known without loading Alembic, which only a migration needs."""
 
 MIGRATIONS = Path(__file__).parent / "migrations"

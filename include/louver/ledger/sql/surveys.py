@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Text, and_, false, func, or_, select, type_coerce
 
 from louver.ledger.names import EffectState, RunKey
-from louver.ledger.records import EffectRecord, Record
+from louver.ledger.records import EffectRecord, Record, RunRecord, TaskRecord
 from louver.ledger.sql.pages import SqlPages
 from louver.ledger.sql.tables import TABLES
 from louver.ledger.storable import FIELDS, require_fields, require_storable
@@ -48,6 +48,30 @@ class SqlSurveys(SqlPages):
         # As the text that is stored, which may be none that a ledger writes.
         column = type_coerce(TABLES[kind].c[name], Text())
         found = self._connection.execute(select(column, func.count()).group_by(column))
+        return {value: number for value, number in found}  # noqa: C416 - rows are no pairs to mypy
+
+    def tally_runs(self, states: Collection[RunState] = ()) -> Mapping[tuple[str, str], int]:
+        """How many runs each Dag has in each state; live ones have an index that is all this reads."""
+        run = TABLES[RunRecord].c
+        state = type_coerce(run.state, Text())
+        query = select(run.dag_id, state, func.count()).group_by(run.dag_id, state)
+        if states:
+            query = query.where(run.state.in_(states))
+        return {(dag_id, value): number for dag_id, value, number in self._connection.execute(query)}
+
+    def tally_of_runs(
+        self, kind: type[Record], name: str, /, *, states: Collection[RunState]
+    ) -> Mapping[str, int]:
+        """As :meth:`tally`, of runs in these states alone."""
+        require_fields(kind, [name])
+        run, row = TABLES[RunRecord], TABLES[kind]
+        column = type_coerce(row.c[name], Text())
+        same = [row.c.dag_id == run.c.dag_id, row.c.run_id == run.c.run_id]
+        if kind is TaskRecord:
+            # One of a run of this id that was deleted tells nothing of the run as it is now.
+            same.append(row.c.incarnation == run.c.incarnation)
+        query = select(column, func.count()).join_from(run, row, and_(*same)).group_by(column)
+        found = self._connection.execute(query.where(run.c.state.in_(states)))
         return {value: number for value, number in found}  # noqa: C416 - rows are no pairs to mypy
 
     def effects_with_reason(self, states: Collection[EffectState]) -> list[EffectRecord]:

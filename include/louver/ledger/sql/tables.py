@@ -12,6 +12,7 @@ from sqlalchemy import text as sql_text
 
 from louver.ledger.names import CommandState, Decision, EffectKind, EffectState, OnUnknown, Verb
 from louver.ledger.records import (
+    AcceptanceRecord,
     ApprovalRecord,
     CheckpointRecord,
     CommandRecord,
@@ -21,6 +22,7 @@ from louver.ledger.records import (
     LineRecord,
     PayloadRecord,
     PermitRecord,
+    PlaceRecord,
     Record,
     ResourceRecord,
     RetryBudgetRecord,
@@ -115,6 +117,14 @@ _transition = Table(
     Column("precision", EnumText(Precision), nullable=False),
     Column("key_id", text(), nullable=False, server_default=""),
     Column("mac", text(), nullable=False, server_default=""),
+    # Tasks that failed for good, in the order of listing. Not on the tasks themselves: these change at every
+    # step, and on Postgres each change would then write all indexes.
+    Index(
+        f"{PREFIX}transition_dead",
+        *("at", "dag_id", "run_id", "task_id", "map_index", "chain", "version"),
+        postgresql_where=sql_text("to_state IN ('failed', 'lost')"),
+        sqlite_where=sql_text("to_state IN ('failed', 'lost')"),
+    ),
 )
 
 _seal = Table(
@@ -325,6 +335,22 @@ _permit = Table(
     Column("wanted_at", UtcTime(), nullable=False),
     Column("granted_at", UtcTime()),
     Column("until", UtcTime()),
+    # Those who are inside are read at each decision, and those who wait are not.
+    Index(f"{PREFIX}permit_by_stage", "stage"),
+)
+_place = Table(
+    f"{PREFIX}place",
+    METADATA,
+    Column("resource", text(), primary_key=True),
+    Column("rank", number(), primary_key=True),
+    Column("sequence", number(), primary_key=True),
+    Column("dag_id", text(), nullable=False),
+    Column("run_id", text(), nullable=False),
+    Column("task_id", text(), nullable=False),
+    Column("map_index", number(), nullable=False),
+    Column("needs", TextTuple(), nullable=False),
+    # For a run that is cleaned away.
+    Index(f"{PREFIX}place_by_run", "dag_id", "run_id"),
 )
 
 _line = Table(
@@ -334,11 +360,33 @@ _line = Table(
     Column("last", number(), nullable=False),
 )
 
+_acceptance = Table(
+    f"{PREFIX}acceptance",
+    METADATA,
+    Column("dag_id", text(), primary_key=True),
+    Column("run_id", text(), primary_key=True),
+    Column("incarnation", number(), primary_key=True),
+    Column("number", number(), primary_key=True),
+    Column("from_version", text(), nullable=False),
+    Column("from_fingerprint", text(), nullable=False),
+    Column("to_version", text(), nullable=False),
+    Column("to_fingerprint", text(), nullable=False),
+    Column("reason", text(), nullable=False),
+    Column("task_id", text(), nullable=False),
+    Column("map_index", number(), nullable=False),
+    Column("process", text(), nullable=False),
+    Column("source", EnumText(Source), nullable=False),
+    Column("accepted_at", UtcTime(), nullable=False),
+    Column("key_id", text(), nullable=False),
+    Column("mac", text(), nullable=False),
+)
+
 TABLES: dict[type[Record], Table] = {
     RunRecord: _run,
     TaskRecord: _task,
     TransitionRecord: _transition,
     SealRecord: _seal,
+    AcceptanceRecord: _acceptance,
     EffectRecord: _effect,
     ApprovalRecord: _approval,
     CheckpointRecord: _checkpoint,
@@ -350,6 +398,7 @@ TABLES: dict[type[Record], Table] = {
     RetryBudgetRecord: _retry_budget,
     ResourceRecord: _resource,
     PermitRecord: _permit,
+    PlaceRecord: _place,
     LineRecord: _line,
 }
 """Where each kind of row is kept."""

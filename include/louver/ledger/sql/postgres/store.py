@@ -107,6 +107,7 @@ class PostgresLedger(SqlLedger):
                 binding = effect_binding(record, "intent")
                 values |= self._payload(record.intent_payload, request.intent, binding=binding, now=now)
                 if self._in_one("begin_effect", BEGIN, values) == [(1,)]:
+                    self._wrote(None, record)
                     return Begun(outcome=BeginOutcome.BEGUN, record=record)
         return super().begin_effect(token, request, now=now)
 
@@ -128,7 +129,7 @@ class PostgresLedger(SqlLedger):
                 rows = self._in_one("commit_effect", COMMIT, values)
                 if isinstance(rows, list) and rows:
                     ((sequence, lease_until, generation),) = rows
-                    return replace(
+                    committed = replace(
                         record,
                         state=EffectState.COMMITTED,
                         commit_sequence=sequence,
@@ -137,6 +138,8 @@ class PostgresLedger(SqlLedger):
                         reason=None,
                         updated_at=to_utc(now),
                     )
+                    self._wrote(record, committed)
+                    return committed
         return super().commit_effect(token, record, result, now=now)
 
     # Tasks
@@ -300,6 +303,7 @@ class PostgresLedger(SqlLedger):
         answer = self._in_one(name, statement, values)
         if answer == [(1,)] or (answer is Answer.LOST and self._stands(token, after)):
             self._remember(token, replace(session, record=after))
+            self._wrote(None, row)
             return row
         self._forget(token)
         return None
