@@ -30,7 +30,7 @@ from louver.repairs import (
     WakeExpired,
 )
 from louver.sessions import Change
-from louver.sightings import Shown, Sighting, missed_change, occupies
+from louver.sightings import Shown, Sighting, missed_change, occupies, skipped_anew
 from louver.states import FailureKind, Precision, TaskState
 from louver.supervision import ControlSettings
 from louver.timeouts import Overrun, first_overrun, start_overrun
@@ -277,6 +277,9 @@ class _Case:
     def ended(self, record: TaskRecord) -> list[Chain]:
         seen = self.facts.seen
         if seen.max_tries > record.max_tries:
+            anew = skipped_anew(record.state, seen, explained=self.explained)
+            if anew:
+                return [(self._mark(anew[-1].reason or seen.said, *anew, max_tries=seen.max_tries),)]
             # Cleared, and nobody has opened it again yet.
             # Of a run that is over nothing starts, so nothing starts too late.
             return [self._late_to_start(record)] if seen.shown is Shown.WAITING and not self.over else []

@@ -20,10 +20,20 @@ from louver.nodes import Node
 from louver.sessions import Change
 from louver.states import FailureKind, Precision, TaskState
 
-__all__ = ["GONE", "Shown", "Sighting", "explains_skip", "in_order", "missed_change", "occupies"]
+__all__ = [
+    "GONE",
+    "Shown",
+    "Sighting",
+    "explains_skip",
+    "in_order",
+    "missed_change",
+    "occupies",
+    "skipped_anew",
+]
 
 _STARTED = frozenset({TaskState.STARTING, TaskState.RUNNING, TaskState.PAUSING, TaskState.STOPPING})
 _UNSTARTED = frozenset({TaskState.PENDING, TaskState.BLOCKED, TaskState.QUEUED})
+_NEVER_RAN = frozenset({TaskState.SKIPPED, TaskState.CANCELLED})
 
 
 class Shown(str, Enum):
@@ -157,6 +167,28 @@ def missed_change(state: TaskState, sighting: Sighting, *, explained: bool | Non
         reason=f"Airflow: {sighting.said}, and not for an upstream: it was ended from outside",
         precision=Precision.BOUNDED,
     )
+
+
+def skipped_anew(state: TaskState, sighting: Sighting, *, explained: bool | None) -> tuple[Change, ...]:
+    """
+    What is missing of a step that was cleared, and that the platform has skipped since for an upstream.
+
+    No process of it has begun that could have told of the clear. Were it still held for what it came to
+    before, whoever goes on behind it would build on a result that is none any more.
+
+    :param state: what the ledger holds.
+    :param explained: as :func:`explains_skip` says.
+    """
+    if not state.terminal or state in _NEVER_RAN or sighting.shown is not Shown.SKIPPED or not explained:
+        return ()
+    cleared = Change(
+        to=TaskState.PENDING,
+        trigger="user:cleared",
+        reason=f"Airflow: {sighting.said} since",
+        precision=Precision.BOUNDED,
+    )
+    skipped = missed_change(TaskState.PENDING, sighting, explained=True)
+    return (cleared,) if skipped is None else (cleared, skipped)
 
 
 def _lost(reason: str) -> Change:

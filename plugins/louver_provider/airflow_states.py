@@ -17,7 +17,7 @@ from louver.definition import Definition
 from louver.ledger.names import TaskKey
 from louver.node_states import states_by_node
 from louver.sessions import Change
-from louver.sightings import Shown, Sighting, explains_skip, in_order, missed_change
+from louver.sightings import Shown, Sighting, explains_skip, in_order, missed_change, skipped_anew
 from louver.states import Source, TaskState
 from louver_provider.foreign_tasks import behind_others
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "cancel_others",
-    "change_from_airflow",
+    "changes_from_airflow",
     "settle_for_rules",
     "settle_from_airflow",
     "shown_by",
@@ -55,18 +55,19 @@ def shown_by(airflow_state: str | None) -> Shown:
     return _SHOWN.get(airflow_state, Shown.HELD)
 
 
-def change_from_airflow(
+def changes_from_airflow(
     state: TaskState, airflow_state: str | None, *, explained: bool | None = True
-) -> Change | None:
+) -> tuple[Change, ...]:
     """
-    The transition that is missing, if one is.
+    The transitions that are missing, if any are.
 
     :param state: what the ledger holds.
     :param airflow_state: what Airflow's task instance is in; None where it has no state.
     :param explained: whether an upstream did not deliver; see :func:`louver.sightings.missed_change`.
     """
     seen = Sighting(shown=shown_by(airflow_state), said=airflow_state or "no state")
-    return missed_change(state, seen, explained=explained)
+    change = missed_change(state, seen, explained=explained)
+    return skipped_anew(state, seen, explained=explained) if change is None else (change,)
 
 
 def settle_from_airflow(ti: Any, process: StepProcess) -> None:
@@ -90,15 +91,17 @@ def settle_from_airflow(ti: Any, process: StepProcess) -> None:
                 continue
             explained = explains_skip(node, states_by_node(definition, states), whole=index < 0)
             explained = explained or node.name in by_others
-            change = change_from_airflow(
+            changes = changes_from_airflow(
                 states.get(key, TaskState.PENDING), airflow_state, explained=explained
             )
-            if change is None:
-                continue
-            states[key] = change.to
             session = known[key].session if key in known else 0
-            row = process.ledger.mark(key, change, session=session, source=Source.WORKER, now=now)
-            if row is not None:
+            for number, change in enumerate(changes):
+                states[key] = change.to
+                row = process.ledger.mark(
+                    key, change, session=session + number, source=Source.WORKER, now=now
+                )
+                if row is None:
+                    break
                 process.log.tell("state", "%s: %s -> %s (%s)", key, row.from_state, row.to_state, row.trigger)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from louver.states import TaskState, transition
-from louver_provider.airflow_states import change_from_airflow
+from louver_provider.airflow_states import changes_from_airflow
 
 AIRFLOW_STATES = (
     None,
@@ -21,13 +21,11 @@ AIRFLOW_STATES = (
 
 @pytest.mark.parametrize("state", list(TaskState))
 @pytest.mark.parametrize("airflow_state", AIRFLOW_STATES)
-def test_whatever_is_missing_is_a_legal_transition_to_an_end(
-    state: TaskState, airflow_state: str | None
-) -> None:
-    change = change_from_airflow(state, airflow_state)
-    if change is not None:
-        assert not state.terminal
-        assert transition(state, change.to, change.trigger).terminal
+def test_whatever_is_missing_is_a_legal_way_to_an_end(state: TaskState, airflow_state: str | None) -> None:
+    changes = changes_from_airflow(state, airflow_state)
+    for change in changes:
+        state = transition(state, change.to, change.trigger)
+    assert state.terminal or not changes
 
 
 @pytest.mark.parametrize(
@@ -42,9 +40,32 @@ def test_whatever_is_missing_is_a_legal_transition_to_an_end(
     ],
 )
 def test_what_is_missing(state: TaskState, airflow_state: str, expected: tuple[TaskState, str]) -> None:
-    change = change_from_airflow(state, airflow_state)
-    assert change is not None
+    (change,) = changes_from_airflow(state, airflow_state)
     assert (change.to, change.trigger) == expected
+
+
+@pytest.mark.parametrize("airflow_state", ["skipped", "upstream_failed"])
+@pytest.mark.parametrize("state", [TaskState.SUCCEEDED, TaskState.FAILED, TaskState.STOPPED, TaskState.LOST])
+def test_what_was_cleared_and_then_skipped_is_held_for_skipped(state: TaskState, airflow_state: str) -> None:
+    """What it came to before the clear must not be given to whoever stands behind it."""
+    changes = changes_from_airflow(state, airflow_state)
+    assert [(change.to, change.trigger) for change in changes] == [
+        (TaskState.PENDING, "user:cleared"),
+        (TaskState.SKIPPED, "orchestrator:upstream"),
+    ]
+
+
+@pytest.mark.parametrize("state", [TaskState.SUCCEEDED, TaskState.FAILED])
+@pytest.mark.parametrize("explained", [False, None])
+def test_a_skip_that_no_upstream_explains_takes_nothing_back(
+    state: TaskState, explained: bool | None
+) -> None:
+    assert changes_from_airflow(state, "skipped", explained=explained) == ()
+
+
+@pytest.mark.parametrize("state", [TaskState.SKIPPED, TaskState.CANCELLED])
+def test_what_never_ran_is_skipped_already(state: TaskState) -> None:
+    assert changes_from_airflow(state, "skipped") == ()
 
 
 @pytest.mark.parametrize(
@@ -52,4 +73,4 @@ def test_what_is_missing(state: TaskState, airflow_state: str, expected: tuple[T
 )
 @pytest.mark.parametrize("state", [TaskState.RUNNING, TaskState.PAUSED, TaskState.RETRY_WAIT])
 def test_what_is_not_over_in_airflow_is_left_alone(state: TaskState, airflow_state: str | None) -> None:
-    assert change_from_airflow(state, airflow_state) is None
+    assert changes_from_airflow(state, airflow_state) == ()
