@@ -36,6 +36,7 @@ class Tier:
     :param holds: what it proves, for people.
     :param tests: directory of its tests below the root; none for a tier that is no pytest run.
     :param optimised: run under ``python -O``.
+    :param spread: over all cores, each with stores and servers of its own.
     :param limit: seconds after which it is ended and has failed.
     """
 
@@ -43,16 +44,19 @@ class Tier:
     holds: str
     tests: str | None
     optimised: bool = False
+    spread: bool = False
     limit: int = 600
 
 
 TIERS = (
     Tier("lint", "ruff, mypy, import contracts", None),
     Tier("architecture", "floors, light imports, __all__, house", "tests/architecture"),
-    Tier("unit", "the core, in milliseconds", "tests/unit"),
-    Tier("unit-O", "the same under python -O", "tests/unit", optimised=True),
-    Tier("contract", "one suite over every ledger", "tests/contract", limit=1200),
-    Tier("contract-O", "the same under python -O", "tests/contract", optimised=True, limit=1200),
+    Tier("unit", "the core, in milliseconds", "tests/unit", spread=True),
+    Tier("unit-O", "the same under python -O", "tests/unit", optimised=True, spread=True),
+    Tier("contract", "one suite over every ledger", "tests/contract", spread=True, limit=1200),
+    Tier(
+        "contract-O", "the same under python -O", "tests/contract", optimised=True, spread=True, limit=1200
+    ),
     Tier("crash", "killed at every point, crowded, cut off", "tests/crash", limit=1800),
     Tier("dags", "the glue and every Dag, without a scheduler", "tests/dags", limit=1200),
     Tier("integration", "one real Airflow", "tests/integration", limit=1800),
@@ -88,7 +92,9 @@ def command(tier: Tier) -> list[str]:
     """Return the command line of ``tier``."""
     if tier.tests is None:
         return [str(ROOT / "scripts" / "lint")]
-    return [sys.executable, *(["-O"] if tier.optimised else []), "-m", "pytest", "-q", tier.tests]
+    optimised = ["-O"] if tier.optimised else []
+    spread = ["-n", "auto"] if tier.spread else []
+    return [sys.executable, *optimised, "-m", "pytest", "-q", *spread, tier.tests]
 
 
 def run(tier: Tier) -> Outcome:

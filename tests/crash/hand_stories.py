@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 from crash.proofs import faults_in
-from crash.steps import BY_HAND
+from crash.steps import BY_HAND, LONGER
 from crash.story import KEYS, Scene, Story
 from louver.canonical import fingerprint
 from louver.ledger.names import CommandState, EffectState, OnUnknown, RunKey, TaskKey, Token, Verb
@@ -18,7 +18,7 @@ from louver.sessions import Change, Claim
 from louver.states import RunState, Source, TaskState
 from louver.steps import run_start
 
-__all__ = ["Commands", "Reconciling", "Sharing"]
+__all__ = ["Accepting", "Commands", "Reconciling", "Sharing"]
 
 _COMPLETED = Change(to=TaskState.SUCCEEDED, trigger="runtime:completed")
 
@@ -172,6 +172,35 @@ class Reconciling(ByHand):
         touches = scene.ledger.list_touches(self.key(scene))
         if [touch.done for touch in touches] != [1.0]:
             yield f"the signs of life are {touches}"
+
+
+class Accepting(ByHand):
+    name = "a definition that is accepted"
+
+    def play(self, scene: Scene) -> None:
+        self.begin(scene)
+        token = self.launch(scene, "work")
+        if token is not None:
+            scene.ledger.save_checkpoint(token, "state", "before", now=scene.clock.now())
+            # Whoever does not know whether it was accepted asks again, and is told what is recorded.
+            scene.ledger.accept_definition(
+                token,
+                run_start(LONGER, self.key(scene)),
+                instead_of=BY_HAND.fingerprint,
+                reason="only additions",
+                now=scene.clock.now(),
+            )
+            scene.ledger.complete(token, _COMPLETED, None, now=scene.clock.now())
+        self.end(scene)
+
+    def faults(self, scene: Scene) -> Iterator[str]:
+        yield from super().faults(scene)
+        accepted = [
+            (one.number, one.from_fingerprint, one.to_fingerprint)
+            for one in scene.ledger.list_acceptances(self.key(scene))
+        ]
+        if accepted != [(1, BY_HAND.fingerprint, LONGER.fingerprint)]:
+            yield f"accepted is {accepted}"
 
 
 class Sharing(ByHand):

@@ -11,6 +11,7 @@ from louver.audit import mac_of
 from louver.ledger.contract import Ledger
 from louver.ledger.names import CommandState, EffectState, RunKey
 from louver.ledger.records import (
+    AcceptanceRecord,
     ApprovalRecord,
     CheckpointRecord,
     EffectRecord,
@@ -144,6 +145,8 @@ def faults_of_all(ledger: Ledger) -> list[str]:
         for kind in (CheckpointRecord, ApprovalRecord, EventRecord):
             wanted.update(record.payload for record in rows.find(kind))
         wanted.update(definition_payload(run.definition_fingerprint) for run in rows.find(RunRecord))
+        # Results and checkpoints from before it was accepted are bound to the definition that it was then.
+        wanted.update(definition_payload(one.from_fingerprint) for one in rows.find(AcceptanceRecord))
         kept = {payload.payload_id for payload in rows.find(PayloadRecord)}
     return [*findings, *sorted(kept ^ wanted)]
 

@@ -23,6 +23,7 @@ __all__ = [
     "BREAKING",
     "BUYING",
     "BY_HAND",
+    "LONGER",
     "ORDER",
     "PARTS",
     "PAYING",
@@ -199,3 +200,6 @@ PAYING = Definition(
 
 BY_HAND = _workflow("by-hand", _step("work", pay), _step("gone", pay))
 """What nobody runs: its tasks are opened and written about by hand."""
+
+LONGER = _workflow("by-hand", _step("work", pay), _step("gone", pay), _step("new", pay, after=["gone"]))
+"""The same with one step more, behind all others."""
