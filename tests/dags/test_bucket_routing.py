@@ -31,7 +31,7 @@ from louver.buckets.policy import BucketPolicy, pool_name
 from louver.ledger.names import RunKey, TaskKey
 from louver_provider.buckets.declared import tag_of
 from louver_provider.buckets.routes import DEFAULT_POOL
-from louver_provider.buckets.runs import NOT_OWNED, REFUSED
+from louver_provider.own_acts import BUCKET_KEY_REFUSED, BUCKET_NOT_OWNED
 
 with warnings.catch_warnings():
     # It wants to draw Dags.
@@ -269,7 +269,7 @@ def test_a_bad_key_that_nobody_could_refuse_is_audited_once_and_the_run_goes_on(
         assert airflow.work(TaskKey("bucketed", "r", "first")) == "success"
     assert pools(run) == {DEFAULT_POOL}
     ((event, run_id, extra),) = audited()
-    assert (event, run_id) == (REFUSED, "r")
+    assert (event, run_id) == (BUCKET_KEY_REFUSED, "r")
     assert extra["reason"].startswith("conf.tenant: the bucket key ")
     assert "tenant-A" not in json.dumps(extra)
 
@@ -281,7 +281,7 @@ def test_half_a_surrogate_pair_disturbs_no_scheduler(airflow: AirflowByHand) -> 
         airflow.rows.show_run(RunKey("bucketed", "r"), "queued")
         airflow.schedule()
     assert pools(RunKey("bucketed", "r")) == {DEFAULT_POOL}
-    assert [event for event, _, _ in audited()] == [REFUSED]
+    assert [event for event, _, _ in audited()] == [BUCKET_KEY_REFUSED]
     assert TaskKey("bucketed", "r", "first") in airflow.waiting()
 
 
@@ -359,7 +359,7 @@ def test_a_run_in_a_bucket_that_nobody_owns_is_audited(airflow: AirflowByHand) -
         airflow.rows.show_run(run, "queued")
         airflow.schedule()
     assert places(run)["first[-1]"] == (TENANT_B, "default")
-    assert audited() == [(NOT_OWNED, "r", {"bucket": 28})]
+    assert audited() == [(BUCKET_NOT_OWNED, "r", {"bucket": 28})]
 
 
 def test_a_tenant_with_hundreds_of_tasks_keeps_no_other_waiting(airflow: AirflowByHand) -> None:
