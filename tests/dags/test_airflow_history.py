@@ -26,6 +26,7 @@ from louver_provider.hooks import ledger as ledger_hook
 from louver_provider.operators.base import LouverOperator
 from louver_provider.operators.names import WITH_STATES
 from louver_provider.operators.step import StepOperator
+from louver_provider.operators.step_task import StepTaskOperator
 from louver_provider.reconciler.service import Reconciler
 from louver_provider.settings import load_settings
 
@@ -410,7 +411,7 @@ def test_a_task_that_is_given_up_before_it_began_is_told(story: Story) -> None:
 
 def test_the_names_of_operators_with_states_are_those_in_airflows_rows() -> None:
     known = {StepOperator.__name__, *(kind.__name__ for kind in StepOperator.__subclasses__())}
-    assert known | {"CompensateOperator"} == set(WITH_STATES)
+    assert known | {"CompensateOperator", StepTaskOperator.__name__} == set(WITH_STATES)
     assert set(WITH_STATES) < {*known, *(kind.__name__ for kind in LouverOperator.__subclasses__())}
 
 
