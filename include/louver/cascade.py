@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from louver.control import ENDING
 from louver.definition import Definition
-from louver.evaluation import may_run
+from louver.evaluation import has_own_rules, may_run
 from louver.ledger.contract import Ledger
 from louver.ledger.names import RunKey, TaskKey, Verb
 from louver.ledger.records import CommandRecord
@@ -29,6 +29,7 @@ __all__ = ["ORCHESTRATION", "blamed", "cancel", "cancelled", "cascade", "decide_
 ORCHESTRATION = "louver"
 """The actor of a command that nobody gave."""
 
+_FAILING = frozenset({TaskState.FAILED, TaskState.LOST, TaskState.STOPPED})
 _NOT_BEGUN = frozenset({TaskState.PENDING, TaskState.BLOCKED, TaskState.QUEUED, TaskState.RETRY_WAIT})
 
 
@@ -37,8 +38,7 @@ def blamed(results: RunResults) -> str:
     found = [
         f"{key.task_id}{'' if key.map_index < 0 else f'[{key.map_index}]'} {record.state}"
         for key, record in sorted(results.tasks.items())
-        if record.state in (TaskState.FAILED, TaskState.LOST, TaskState.STOPPED)
-        and (key.task_id in results.definition.names)
+        if record.state in _FAILING and (key.task_id in results.definition.names)
     ]
     return f"the workflow fails fast: {', '.join(found)}"
 
@@ -92,7 +92,8 @@ def cascade(
     """
     if definition.aggregation != "fail_fast":
         return []
-    results = RunResults(definition, run, ledger, unsettled=unsettled)
+    # Whatever was tampered with, those that are to be cancelled do not wait for a person to look at it.
+    results = RunResults(definition, run, ledger, unsettled=unsettled, strict=False)
     wanted = decide_cascade(results, ledger.list_commands(run))
     return [one for one in wanted if cancel(one, ledger, source=source, now=now)]
 
@@ -129,13 +130,19 @@ def fate_of(
 
     :param unsettled: tasks that the platform has taken up again, whatever the ledger still holds of them.
     """
-    results = RunResults(definition, key.run, ledger, unsettled={*unsettled, key})
+    node = definition.node(key.task_id)
+    taken_up = {*unsettled, key}
+    if not has_own_rules(definition, node) and not any(
+        task.state in _FAILING and task.key not in taken_up for task in ledger.list_tasks(key.run)
+    ):
+        # Nothing has failed, so nothing fails fast; that is all that could be in the way.
+        return None
+    results = RunResults(definition, key.run, ledger, unsettled=taken_up)
     evaluation = results.evaluation
     if key.task_id in (*evaluation.cancelled, *evaluation.cancelling):
         return cancelled(blamed(results))
     if key.task_id not in evaluation.skipped:
         return None
-    node = definition.node(key.task_id)
     upstream = [evaluation.states[name] for name in node.upstream]
     if may_run(node, upstream) is False:
         shown = ", ".join(f"{name} {state}" for name, state in zip(node.upstream, upstream, strict=True))

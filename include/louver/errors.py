@@ -11,6 +11,7 @@ Every error that Louver raises on purpose, under one root.
     ├── TimestampError              text that is not an RFC 3339 date-time
     ├── ValueRefused                a value outside the typed value rules
     ├── IntegrityError              stored bytes that are not what was signed
+    │   └── NoResult                succeeded by hand, so that there never was a result
     ├── IllegalTransition           a state change that the table does not know
     ├── LedgerError
     │   ├── LedgerUnavailable       missing, locked, read-only or unreachable
@@ -72,6 +73,7 @@ __all__ = [
     "LedgerSchemaError",
     "LedgerUnavailable",
     "LouverError",
+    "NoResult",
     "NotRun",
     "StepSkipped",
     "Superseded",
@@ -185,6 +187,10 @@ class ValueRefused(LouverError):
 
 class IntegrityError(LouverError):
     """The stored bytes are not what was signed."""
+
+
+class NoResult(IntegrityError):
+    """The task was marked as succeeded by hand: there never was a result to be gone."""
 
 
 class IllegalTransition(LouverError):

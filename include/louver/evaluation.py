@@ -15,7 +15,7 @@ from louver.definition import Definition
 from louver.nodes import Node
 from louver.states import RunState, TaskState
 
-__all__ = ["Evaluation", "evaluate", "final_state", "may_run"]
+__all__ = ["Evaluation", "evaluate", "final_state", "has_own_rules", "may_run"]
 
 _UNSTARTED = frozenset({TaskState.PENDING, TaskState.BLOCKED})
 _BLAMED = frozenset({TaskState.FAILED, TaskState.LOST})
@@ -61,6 +61,11 @@ def may_run(node: Node, upstream: Sequence[TaskState]) -> bool | None:
     if not settled:
         return None
     return node.join == "all_settled" or not upstream or TaskState.SUCCEEDED in upstream
+
+
+def has_own_rules(definition: Definition, node: Node) -> bool:
+    """Whether its join, or a branch before it, may keep it from running though the platform starts it."""
+    return node.join != "all_succeeded" or any(definition.node(name).branch for name in node.upstream)
 
 
 def evaluate(

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from louver.definition import Definition, Node, Step
-from louver.errors import ValueRefused
+from louver.errors import NoResult, ValueRefused
+from louver.evaluation import has_own_rules
 from louver.ledger.contract import Ledger
 from louver.ledger.names import TaskKey
 from louver.results import RunResults, choice_of, items_of
@@ -36,11 +38,7 @@ class Given:
 
 def has_rules(definition: Definition, node: Node) -> bool:
     """Whether more than the platform's own rule, that everything upstream has succeeded, says if it runs."""
-    return (
-        definition.aggregation != "skip_downstream"
-        or node.join != "all_succeeded"
-        or any(definition.node(name).branch for name in node.upstream)
-    )
+    return definition.aggregation != "skip_downstream" or has_own_rules(definition, node)
 
 
 def gather(definition: Definition, node: Node, key: TaskKey, ledger: Ledger) -> Given:
@@ -50,10 +48,21 @@ def gather(definition: Definition, node: Node, key: TaskKey, ledger: Ledger) -> 
     :param key: the task that asks; of a mapped step its index picks the item.
     :raises IntegrityError: where one is missing or not what was signed.
     """
-    if node.join == "all_succeeded" and not _mapped(definition, [node.name, *node.upstream]):
+    if node.join == "all_succeeded" and not _mapped(definition, node.upstream):
         # Airflow has seen to it that all are there; each is looked up by itself.
-        values = {name: ledger.load_result(TaskKey(key.dag_id, key.run_id, name)) for name in node.upstream}
-        return Given(arguments=_arguments(node, values), upstream=values)
+        needed = {*node.inputs.values(), *chain.from_iterable(node.collect.values()), *node.over.values()}
+        values = {}
+        for name in node.upstream:
+            try:
+                values[name] = ledger.load_result(TaskKey(key.dag_id, key.run_id, name))
+            except NoResult:
+                # Marked by hand, it is done; who only waits for that goes on.
+                if name in needed:
+                    raise
+        arguments = _arguments(node, values)
+        for parameter, name in node.over.items():
+            arguments[parameter] = items_of(values[name], node=name)[key.map_index]
+        return Given(arguments=arguments, upstream=values)
     results = RunResults(definition, key.run, ledger)
     plain = node.join == "all_succeeded"
     sources = set(node.over.values())

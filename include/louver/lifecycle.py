@@ -217,7 +217,8 @@ class Lifecycle:
             if opened.entry is Entry.RECORDED:
                 self._log.tell("result.recorded", "it succeeded before; its recorded result is returned")
                 return Closing(state=TaskState.SUCCEEDED, value=self._ledger.load_result(call.key))
-            if opened.entry is Entry.OVER and claim.fate is not None and opened.transitions:
+            fated = claim.fate is not None and opened.record.state is claim.fate.to
+            if opened.entry is Entry.OVER and claim.fate is not None and (fated or opened.transitions):
                 not_run = NotRun(claim.fate.reason)
                 return Closing(state=opened.record.state, error=not_run, left_out=call.left_out)
             if opened.entry is Entry.OVER:

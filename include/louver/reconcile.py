@@ -30,7 +30,7 @@ from louver.repairs import (
     WakeExpired,
 )
 from louver.sessions import Change
-from louver.sightings import Shown, Sighting, missed_change, occupies, skipped_anew
+from louver.sightings import CLEARED, Shown, Sighting, missed_change, occupies, skipped_anew, was_cleared
 from louver.states import FailureKind, Precision, TaskState
 from louver.supervision import ControlSettings
 from louver.timeouts import Overrun, first_overrun, start_overrun
@@ -135,18 +135,22 @@ def decide_task(
     patience: Patience,
     witness: Witness,
     now: datetime,
+    fast: bool = False,
 ) -> list[Chain]:
     """
     What has to be repaired about one task.
 
     :param over: the platform does nothing more about the run.
     :param explained: see :func:`louver.sightings.explains_skip`.
+    :param fast: see :func:`louver.sightings.missed_change`.
     """
     record, seen = facts.record, facts.seen
     if record is not None and record.try_number > seen.try_number and seen.shown is not Shown.GONE:
         # Another process has opened it since the platform was read.
         return []
-    case = _Case(facts=facts, over=over, explained=explained, patience=patience, witness=witness, now=now)
+    case = _Case(
+        facts=facts, over=over, explained=explained, fast=fast, patience=patience, witness=witness, now=now
+    )
     if record is not None and occupies(record):
         chains = case.held(record)
     elif record is not None and record.state.terminal:
@@ -167,6 +171,7 @@ class _Case:
     facts: TaskFacts
     over: bool
     explained: bool | None
+    fast: bool
     patience: Patience
     witness: Witness
     now: datetime
@@ -225,7 +230,10 @@ class _Case:
             failure_kind=FailureKind.LOST if to is TaskState.LOST else None,
             precision=Precision.BOUNDED,
         )
-        return self._mark(reason, change)
+        seen = self.facts.seen
+        # Airflow has ended what the process was in: a clear that it knew of already is none to come.
+        max_tries = max(seen.max_tries, record.max_tries) if seen.shown.over else None
+        return self._mark(reason, change, max_tries=max_tries)
 
     def _insist(self, record: TaskRecord) -> list[Chain]:
         """A process that gives no sign: what its own watch would do, were it not stopped itself."""
@@ -276,13 +284,16 @@ class _Case:
 
     def ended(self, record: TaskRecord) -> list[Chain]:
         seen = self.facts.seen
-        if seen.max_tries > record.max_tries:
-            anew = skipped_anew(record.state, seen, explained=self.explained)
+        if was_cleared(record, seen):
+            anew = skipped_anew(record.state, seen, explained=self.explained, fast=self.fast)
             if anew:
                 return [(self._mark(anew[-1].reason or seen.said, *anew, max_tries=seen.max_tries),)]
-            # Cleared, and nobody has opened it again yet.
+            # Nobody has opened it again yet.
             # Of a run that is over nothing starts, so nothing starts too late.
             return [self._late_to_start(record)] if seen.shown is Shown.WAITING and not self.over else []
+        if record.try_number == 0 and (seen.ready_at is None or seen.ready_at > record.updated_at):
+            # Ready only since then: a clear may have brought it back, which its own process finds out.
+            return []
         if record.state in _REFUSED and seen.shown in (Shown.WAITING, Shown.RETRYING):
             cancelled = record.state is TaskState.CANCELLED
             return [(self._end(None, skipped=cancelled, why=f"it is {record.state} already"),)]
@@ -306,7 +317,7 @@ class _Case:
         seen = self.facts.seen
         if not seen.shown.over:
             seen = Sighting(shown=Shown.SKIPPED, said=f"{seen.said} at the end of the run")
-        change = missed_change(self.facts.state, seen, explained=self.explained)
+        change = missed_change(self.facts.state, seen, explained=self.explained, fast=self.fast)
         return () if change is None else (self._mark(change.reason or seen.said, change),)
 
     def _late_to_start(self, record: TaskRecord | None) -> Chain:
@@ -318,7 +329,7 @@ class _Case:
             return ()
         state, changes = self.facts.state, []
         if state.terminal:
-            changes.append(Change(to=TaskState.PENDING, trigger="user:cleared", precision=Precision.BOUNDED))
+            changes.append(CLEARED)
             state = TaskState.PENDING
         if state in _TO_QUEUED:
             changes.append(Change(to=TaskState.QUEUED, trigger=_TO_QUEUED[state], at=seen.ready_at))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from louver.compensation import tally
@@ -45,6 +45,7 @@ def decide_run(
     over: bool,
     effects: Callable[[], list[EffectRecord]],
     undoing: Callable[[], Undoing],
+    paused: Collection[str] = (),
 ) -> Chain:
     """
     What has to be repaired about a run, once its tasks are.
@@ -53,8 +54,9 @@ def decide_run(
     :param over: the platform does nothing more about it.
     :param effects: of the run; asked only where it ended without success.
     :param undoing: asked only where effects are outstanding.
+    :param paused: nodes that people paused; others that are ``paused`` wait for an approval.
     """
-    forward = evaluate(definition, states).forward
+    forward = evaluate(definition, states, paused=paused).forward
     if not forward.terminal:
         if forward is run.state or over:
             return ()

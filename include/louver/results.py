@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from sys import maxsize
 from typing import Any
 
 from louver.definition import Definition
-from louver.errors import IntegrityError, LouverError, ValueRefused
+from louver.errors import IntegrityError, LouverError, NoResult, ValueRefused
 from louver.evaluation import Evaluation, evaluate
 from louver.ledger.contract import Ledger
 from louver.ledger.names import RunKey, TaskKey
@@ -66,7 +67,7 @@ class NodeResult:
 
     :param map_index: -1 where the step is not mapped.
     :param value: where it succeeded.
-    :param error: where it is over and did not.
+    :param error: where it is over and did not; or was marked as succeeded by hand, and has no value.
     """
 
     node: str
@@ -83,7 +84,7 @@ class NodeResult:
     @property
     def ok(self) -> bool:
         """Whether there is a value."""
-        return self.state is TaskState.SUCCEEDED
+        return self.state is TaskState.SUCCEEDED and self.error is None
 
     def unwrap(self) -> Any:
         """
@@ -94,7 +95,8 @@ class NodeResult:
         if self.ok:
             return self.value
         index = "" if self.map_index < 0 else f"[{self.map_index}]"
-        raise UpstreamFailed(f"{self.node}{index} is {self.state}; it has no result")
+        by_hand = " by hand" if self.state is TaskState.SUCCEEDED else ""
+        raise UpstreamFailed(f"{self.node}{index} is {self.state}{by_hand}; it has no result")
 
 
 def items_of(value: Any, *, node: str) -> Sequence[Any]:
@@ -137,6 +139,9 @@ class RunResults:
         }
         # Nodes that others build on first: how many indexes there are decides what a mapped one came to.
         self._counts = self._count()
+        for key in [key for key in self.tasks if key.map_index >= self._counts.get(key.task_id, maxsize)]:
+            # Left over from a longer list, before a clear: nothing depends on it any more.
+            del self.tasks[key]
         self.evaluation: Evaluation = self.evaluate()
 
     @property
@@ -165,8 +170,15 @@ class RunResults:
         return [each.unwrap() for each in found] if isinstance(found, list) else found.unwrap()
 
     def delivered(self, names: Iterable[str]) -> dict[str, Any]:
-        """Name to value, of those that succeeded (row T8)."""
-        return {name: self.value(name) for name in names if self.states[name] is TaskState.SUCCEEDED}
+        """Name to value, of those that succeeded and have one (row T8)."""
+        values = {}
+        for name in names:
+            found = self.of(name) if self.states[name] is TaskState.SUCCEEDED else None
+            if isinstance(found, list) and all(each.ok for each in found):
+                values[name] = [each.value for each in found]
+            elif isinstance(found, NodeResult) and found.ok:
+                values[name] = found.value
+        return values
 
     def indexes(self, name: str) -> Sequence[int]:
         """The map indexes of a node, as far as they are known; -1 alone where it is not mapped."""
@@ -184,7 +196,11 @@ class RunResults:
             whole = self.states[name]
             state = whole if whole in (TaskState.SKIPPED, TaskState.CANCELLED) else state
         if state is TaskState.SUCCEEDED:
-            return NodeResult(node=name, state=state, map_index=index, value=self._load(key))
+            try:
+                return NodeResult(node=name, state=state, map_index=index, value=self._load(key))
+            except NoResult:
+                by_hand = NodeError(reason="marked as succeeded by hand; it has no result")
+                return NodeResult(node=name, state=state, map_index=index, error=by_hand)
         error = None
         if state.terminal:
             kind = record.failure_kind if record is not None else None
@@ -203,6 +219,9 @@ class RunResults:
             return
         try:
             value = self._load(key)
+        except NoResult:
+            # Marked by hand: it has chosen nothing, and keeps nobody behind it from running.
+            return
         except IntegrityError:
             if self._strict:
                 raise

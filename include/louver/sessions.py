@@ -139,7 +139,9 @@ def _plan(record: TaskRecord, claim: Claim, *, incarnation: int) -> Opening:
         return Opening(entry=Entry.RESUME, record=held, changes=())
     # Without a process of its own it was marked from outside, with no tries to compare.
     known = record.try_number > 0 or record.state.terminal
-    cleared = known and claim.max_tries > record.max_tries
+    # Nor has anybody cleared what is told once more that it does not run: the platform had it queued already.
+    as_marked = record.try_number == 0 and claim.fate is not None and record.state is claim.fate.to
+    cleared = known and not as_marked and claim.max_tries > record.max_tries
     # One that is paused in place has a process inside, and nothing that a resume would have to present.
     occupied = record.state in _OCCUPYING or (record.state is TaskState.PAUSED and record.nonce is None)
     if reborn:

@@ -9,7 +9,7 @@ reconciler alike.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 
@@ -21,6 +21,7 @@ from louver.sessions import Change
 from louver.states import FailureKind, Precision, TaskState
 
 __all__ = [
+    "CLEARED",
     "GONE",
     "Shown",
     "Sighting",
@@ -29,6 +30,7 @@ __all__ = [
     "missed_change",
     "occupies",
     "skipped_anew",
+    "was_cleared",
 ]
 
 _STARTED = frozenset({TaskState.STARTING, TaskState.RUNNING, TaskState.PAUSING, TaskState.STOPPING})
@@ -89,6 +91,19 @@ GONE = Sighting(shown=Shown.GONE, said="removed")
 """There is no row."""
 
 
+CLEARED = Change(to=TaskState.PENDING, trigger="user:cleared", precision=Precision.BOUNDED)
+"""What is written of a clear that nobody has recorded when it was made."""
+
+
+def was_cleared(record: TaskRecord, sighting: Sighting) -> bool:
+    """
+    Whether the task was cleared since it was last opened, and nobody has recorded that.
+
+    One that no process has opened was marked from outside, with no tries to compare.
+    """
+    return record.try_number > 0 and sighting.max_tries > record.max_tries
+
+
 def occupies(record: TaskRecord | None) -> bool:
     """Whether the ledger holds a process for being inside the task."""
     if record is None:
@@ -130,7 +145,9 @@ def explains_skip(node: Node | None, states: Mapping[str, TaskState], *, whole: 
     return None if allowed is None else not allowed or (node.mapped and whole)
 
 
-def missed_change(state: TaskState, sighting: Sighting, *, explained: bool | None) -> Change | None:
+def missed_change(
+    state: TaskState, sighting: Sighting, *, explained: bool | None, fast: bool = False
+) -> Change | None:
     """
     The transition that is missing, if one is.
 
@@ -140,6 +157,8 @@ def missed_change(state: TaskState, sighting: Sighting, *, explained: bool | Non
 
     :param state: what the ledger holds.
     :param explained: as :func:`explains_skip` says.
+    :param fast: the workflow fails fast, and something has failed: what has not begun is ``cancelled``, also
+        where the platform has skipped it before anybody could say so.
     """
     shown = sighting.shown
     if state.terminal or not shown.over:
@@ -154,6 +173,13 @@ def missed_change(state: TaskState, sighting: Sighting, *, explained: bool | Non
         return _lost(f"Airflow: {sighting.said} while it ran, as by dagrun_timeout or a removal")
     if explained is None:
         return None
+    if explained and fast and state in _UNSTARTED:
+        return Change(
+            to=TaskState.CANCELLED,
+            trigger="orchestrator:cascade",
+            reason=f"Airflow: {sighting.said}; the workflow fails fast",
+            precision=Precision.BOUNDED,
+        )
     if explained and state in _UNSTARTED:
         return Change(
             to=TaskState.SKIPPED,
@@ -169,7 +195,9 @@ def missed_change(state: TaskState, sighting: Sighting, *, explained: bool | Non
     )
 
 
-def skipped_anew(state: TaskState, sighting: Sighting, *, explained: bool | None) -> tuple[Change, ...]:
+def skipped_anew(
+    state: TaskState, sighting: Sighting, *, explained: bool | None, fast: bool = False
+) -> tuple[Change, ...]:
     """
     What is missing of a step that was cleared, and that the platform has skipped since for an upstream.
 
@@ -178,16 +206,12 @@ def skipped_anew(state: TaskState, sighting: Sighting, *, explained: bool | None
 
     :param state: what the ledger holds.
     :param explained: as :func:`explains_skip` says.
+    :param fast: as for :func:`missed_change`.
     """
     if not state.terminal or state in _NEVER_RAN or sighting.shown is not Shown.SKIPPED or not explained:
         return ()
-    cleared = Change(
-        to=TaskState.PENDING,
-        trigger="user:cleared",
-        reason=f"Airflow: {sighting.said} since",
-        precision=Precision.BOUNDED,
-    )
-    skipped = missed_change(TaskState.PENDING, sighting, explained=True)
+    cleared = replace(CLEARED, reason=f"Airflow: {sighting.said} since")
+    skipped = missed_change(TaskState.PENDING, sighting, explained=True, fast=fast)
     return (cleared,) if skipped is None else (cleared, skipped)
 
 

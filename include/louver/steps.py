@@ -25,6 +25,7 @@ from louver.errors import (
     ApprovalRejected,
     ApprovalStale,
     ConfigurationError,
+    IntegrityError,
     TaskCancelled,
     UpstreamUndone,
 )
@@ -120,8 +121,11 @@ class StepCalls:
         """
         node = self._definition.node(name)
         params: dict[str, Any] = {}
+        undecided: list[IntegrityError] = []
 
         def prepare(runtime: StepRuntime) -> None:
+            if undecided:
+                raise undecided[0]
             _keep_to_the_answer(runtime)
             self._check_ground(node, runtime)
             if node.params and self._given is None:
@@ -139,7 +143,12 @@ class StepCalls:
                 _go_on(runtime, answer or ParkAnswer())
 
         def fate(ledger: Ledger) -> Change | None:
-            return fate_of(self._definition, key, ledger, unsettled=self._unsettled())
+            try:
+                return fate_of(self._definition, key, ledger, unsettled=self._unsettled())
+            except IntegrityError as error:
+                # What decides was tampered with: the step fails for it, once it is open, and does not run.
+                undecided.append(error)
+                return None
 
         return TaskCall(
             key=key,
@@ -176,12 +185,21 @@ class StepCalls:
 
     def _check_ground(self, node: Node, runtime: StepRuntime) -> None:
         """A step does not run on what was undone (case E08)."""
-        run = runtime.token.key.run
         ancestors = set(self._definition.ancestors(node.name))
-        generations = {task.key: task.generation for task in runtime.ledger.list_tasks(run)}
-        for effect in runtime.ledger.list_effects(run):
-            undone = effect.state in (EffectState.UNDONE, EffectState.UNDO_FAILED)
-            if undone and effect.task_id in ancestors and generations.get(effect.task) == effect.generation:
+        if not ancestors:
+            return
+        run = runtime.token.key.run
+        undone = [
+            effect
+            for effect in runtime.ledger.list_effects(run)
+            if effect.state in (EffectState.UNDONE, EffectState.UNDO_FAILED) and effect.task_id in ancestors
+        ]
+        if not undone:
+            return
+        results = RunResults(self._definition, run, runtime.ledger, strict=False)
+        generations = {task.key: task.generation for task in results.tasks.values()}
+        for effect in undone:
+            if generations.get(effect.task) == effect.generation:
                 raise UpstreamUndone(
                     f"effect {effect.reference} of upstream step {effect.task_id!r} is {effect.state}; "
                     "clear that step too, so that it acts again"
@@ -371,7 +389,11 @@ def _go_on_after_pause(runtime: StepRuntime, answer: ParkAnswer) -> None:
     """A task that a person paused goes on, or ends: by a command, else by what was answered in the UI."""
     now = runtime.now()
     commands = list(runtime.ledger.claim_commands(runtime.token, lease_until=now + _CLAIM, now=now))
-    asked = {command.verb for command in commands} | {answer.verb}
+    asked = {command.verb for command in commands}
+    # A cancel wakes the task by the option Stop, in its sender's name: that is no stop of a person's.
+    cancels = any(command.verb is Verb.CANCEL and answer.by in (None, command.actor) for command in commands)
+    if answer.verb is not None and not cancels:
+        asked.add(answer.verb)
     verb = next((verb for verb in ENDING if verb in asked), Verb.RESUME)
     ending = ENDING.get(verb)
     command = next((command for command in commands if command.verb is verb), None)

@@ -7,13 +7,14 @@ its last transition. The closing tasks ask Airflow and append what is missing to
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from louver.cascade import cascade
 from louver.clock import SystemClock
 from louver.closing import definition_of
 from louver.definition import Definition
+from louver.evaluation import evaluate
 from louver.ledger.names import TaskKey
 from louver.node_states import states_by_node
 from louver.sessions import Change
@@ -56,7 +57,7 @@ def shown_by(airflow_state: str | None) -> Shown:
 
 
 def changes_from_airflow(
-    state: TaskState, airflow_state: str | None, *, explained: bool | None = True
+    state: TaskState, airflow_state: str | None, *, explained: bool | None = True, fast: bool = False
 ) -> tuple[Change, ...]:
     """
     The transitions that are missing, if any are.
@@ -64,17 +65,24 @@ def changes_from_airflow(
     :param state: what the ledger holds.
     :param airflow_state: what Airflow's task instance is in; None where it has no state.
     :param explained: whether an upstream did not deliver; see :func:`louver.sightings.missed_change`.
+    :param fast: likewise.
     """
     seen = Sighting(shown=shown_by(airflow_state), said=airflow_state or "no state")
-    change = missed_change(state, seen, explained=explained)
-    return skipped_anew(state, seen, explained=explained) if change is None else (change,)
+    change = missed_change(state, seen, explained=explained, fast=fast)
+    return skipped_anew(state, seen, explained=explained, fast=fast) if change is None else (change,)
 
 
-def settle_from_airflow(ti: Any, process: StepProcess) -> None:
+_Seen = Mapping[str, Mapping[int, str | None]]
+"""Node name to map index to Airflow's state."""
+
+
+def settle_from_airflow(ti: Any, process: StepProcess) -> _Seen:
     """
     Append to the ledger what only Airflow knows about the steps of this run that are over.
 
     The steps are those of the definition that the run began under: a deploy may have taken one away.
+
+    :returns: what was seen.
     """
     definition = definition_of(process.start.key, process.ledger)
     known = {record.key: record for record in process.ledger.list_tasks(process.start.key)}
@@ -82,17 +90,32 @@ def settle_from_airflow(ti: Any, process: StepProcess) -> None:
     by_others = behind_others(ti, definition)
     now = SystemClock().now()
     states = {key: record.state for key, record in known.items()}
+    for key in [key for key in states if _removed(shown, key)]:
+        # Beyond the end of a list that was longer before a clear; a process may have been inside even so.
+        if states[key].terminal:
+            del states[key]
     for node in in_order(definition):
+        by_node: Mapping[str, TaskState] | None = None
+        failing_fast: Collection[str] = ()
         for index in sorted(shown.get(node.name, {-1: "removed"})):
             key = TaskKey(ti.dag_id, ti.run_id, node.name, index)
             airflow_state = shown.get(node.name, {}).get(index, "removed")
-            if airflow_state == "removed" and index >= 0 and key not in known:
-                # Beyond the end of a list that was longer before a clear.
+            state = states.get(key, TaskState.PENDING)
+            left_over = key not in states and _removed(shown, key)
+            seen = shown_by(airflow_state)
+            if left_over or not seen.over or (state.terminal and seen is not Shown.SKIPPED):
+                # Nothing is missing of it.
                 continue
-            explained = explains_skip(node, states_by_node(definition, states), whole=index < 0)
-            explained = explained or node.name in by_others
+            if by_node is None:
+                # Once for a node, however many indexes it has: those that explain it come before it.
+                by_node = states_by_node(definition, states)
+                if definition.aggregation == "fail_fast":
+                    failing_fast = evaluate(definition, by_node).cancelled
             changes = changes_from_airflow(
-                states.get(key, TaskState.PENDING), airflow_state, explained=explained
+                state,
+                airflow_state,
+                explained=explains_skip(node, by_node, whole=index < 0) or node.name in by_others,
+                fast=node.name in failing_fast,
             )
             session = known[key].session if key in known else 0
             for number, change in enumerate(changes):
@@ -103,6 +126,11 @@ def settle_from_airflow(ti: Any, process: StepProcess) -> None:
                 if row is None:
                     break
                 process.log.tell("state", "%s: %s -> %s (%s)", key, row.from_state, row.to_state, row.trigger)
+    return shown
+
+
+def _removed(shown: _Seen, key: TaskKey) -> bool:
+    return key.map_index >= 0 and shown.get(key.task_id, {}).get(key.map_index, "removed") == "removed"
 
 
 def settle_for_rules(ti: Any, process: StepProcess) -> set[TaskKey]:
@@ -111,11 +139,9 @@ def settle_for_rules(ti: Any, process: StepProcess) -> set[TaskKey]:
 
     :returns: tasks that Airflow has taken up again, after a clear, though the ledger holds them for over.
     """
-    settle_from_airflow(ti, process)
-    definition = definition_of(process.start.key, process.ledger)
     return {
         TaskKey(ti.dag_id, ti.run_id, name, index)
-        for name, indexes in _airflow_states(ti, definition).items()
+        for name, indexes in settle_from_airflow(ti, process).items()
         for index, state in indexes.items()
         if not shown_by(state).over
     }
@@ -127,9 +153,10 @@ def cancel_others(ti: Any, process: StepProcess) -> None:
     definition = definition_of(run, process.ledger)
     if definition.aggregation != "fail_fast":
         return
+    # What was cleared and is skipped now has not failed any more.
     over = {
         TaskKey(ti.dag_id, ti.run_id, name, index)
-        for name, indexes in _airflow_states(ti, definition).items()
+        for name, indexes in settle_from_airflow(ti, process).items()
         for index, state in indexes.items()
         if shown_by(state).over
     }
@@ -149,8 +176,7 @@ def cancel_others(ti: Any, process: StepProcess) -> None:
         )
 
 
-def _airflow_states(ti: Any, definition: Definition) -> Mapping[str, Mapping[int, str | None]]:
-    """Node name to map index to Airflow's state."""
+def _airflow_states(ti: Any, definition: Definition) -> _Seen:
     found = ti.get_task_states(dag_id=ti.dag_id, task_ids=list(definition.names), run_ids=[ti.run_id])
     mapped = {node.name for node in definition.nodes if node.mapped}
     shown: dict[str, dict[int, str | None]] = {}

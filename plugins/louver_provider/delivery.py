@@ -60,7 +60,7 @@ def wake(key: TaskKey, verb: Verb, *, by: str | None, source: Source, now: datet
 
     An answer that Airflow has recorded, and then not acted upon, is passed on as it was given.
 
-    :param verb: ``resume`` or ``stop``; the command itself is what the woken task goes by.
+    :param verb: ``resume``, ``stop`` or ``cancel``; the command itself is what the woken task goes by.
     :param by: who wants it; Airflow shows that name as the one who answered.
     :param source: by what way it comes here; Airflow's audit log keeps it.
     """

@@ -15,6 +15,9 @@ PAUSE_OPTIONS = ("Resume", "Stop")
 
 _VERBS = {"Resume": Verb.RESUME, "Stop": Verb.STOP}
 
+# What wakes the task has to be one of its options; the command tells it what is meant.
+_SAID_AS = {Verb.CANCEL: Verb.STOP}
+
 
 def describe_pause(pause: CommandRecord) -> ApprovalForm:
     """The form of a task that was paused by this command."""
@@ -53,4 +56,5 @@ def verb_of(chosen: Sequence[str]) -> Verb | None:
 
 def option_of(verb: Verb, options: Iterable[str]) -> str | None:
     """The option that means it, of those that a parked task offers; None where none does."""
-    return next((option for option in options if _VERBS.get(option) is verb), None)
+    said = _SAID_AS.get(verb, verb)
+    return next((option for option in options if _VERBS.get(option) is said), None)

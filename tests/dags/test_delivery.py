@@ -160,6 +160,13 @@ def test_an_approval_is_not_resumed_and_can_be_stopped(rows: AirflowRows) -> Non
     assert answer().chosen_options == ["Stop"]
 
 
+@pytest.mark.parametrize("options", [PAUSE_OPTIONS, OPTIONS])
+def test_one_that_is_cancelled_is_woken_whatever_it_waits_for(rows: AirflowRows, options: Any) -> None:
+    asked(rows, options=options)
+    assert wake(KEY, Verb.CANCEL, by="louver", source=Source.RECONCILER, now=NOW) == Delivery(woken=True)
+    assert answer().chosen_options == ["Stop"]
+
+
 def test_of_many_at_once_one_wakes_it(rows: AirflowRows) -> None:
     asked(rows)
     start, done = threading.Barrier(8), []

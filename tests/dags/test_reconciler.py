@@ -79,6 +79,19 @@ LINE = Definition(
 )
 
 
+FAST = Definition(
+    name="fast",
+    version="1",
+    aggregation="fail_fast",
+    nodes=[
+        Step(name="bad", task="shop.orders:bad"),
+        Step(name="busy", task="shop.orders:busy"),
+        Step(name="later", task="shop.orders:busy", after=["busy"]),
+        Step(name="beside", task="shop.orders:busy"),
+    ],
+)
+
+
 @pytest.fixture(scope="module")
 def tables() -> AirflowRows:
     rows = AirflowRows()
@@ -87,6 +100,7 @@ def tables() -> AirflowRows:
     # As an argument it is refused, for what it does; a Dag may still have it.
     line.dagrun_timeout = timedelta(seconds=20)
     rows.deploy(line)
+    rows.deploy(build_dag(FAST, tasks=dict.fromkeys(("shop.orders:bad", "shop.orders:busy"), work)))
     rows.deploy(compensation_dag())
     return rows
 
@@ -114,18 +128,19 @@ def a_dead_process() -> str:
 
 
 class Stage:
-    """A run of :data:`LINE`, on both sides."""
+    """A run of :data:`LINE`, or of another definition, on both sides."""
 
-    def __init__(self, rows: AirflowRows, ledger: Ledger) -> None:
+    def __init__(self, rows: AirflowRows, ledger: Ledger, definition: Definition = LINE) -> None:
         self.rows = rows
         self.ledger = ledger
+        self.definition = definition
         self.clock = FixedClock(datetime.now(timezone.utc))
-        self.run = RunKey("line", "r1")
+        self.run = RunKey(definition.name, "r1")
         self.marker = rows.run(self.run)
         self.started = False
 
     def key(self, name: str = "one", map_index: int = -1) -> TaskKey:
-        return TaskKey("line", "r1", name, map_index)
+        return TaskKey(self.run.dag_id, "r1", name, map_index)
 
     def ago(self, time: timedelta) -> datetime:
         return self.clock.now() - time
@@ -138,7 +153,7 @@ class Stage:
     def open(self, name: str = "one", *, process: str | None = None, since: timedelta = LONG) -> Token:
         """A process has opened the task and begun it, that long ago."""
         at = self.ago(since)
-        start = run_start(LINE, self.run, marker=self.marker, requester="ann")
+        start = run_start(self.definition, self.run, marker=self.marker, requester="ann")
         self.ledger.open_run(start, now=at)
         claim = Claim(
             try_number=1,
@@ -221,6 +236,79 @@ def undo(given: Any) -> None:
 
 def kinds(outcomes: list[Outcome]) -> list[tuple[type, bool | None]]:
     return [(type(outcome.repair), outcome.done) for outcome in outcomes]
+
+
+# Failing fast
+
+
+@pytest.fixture
+def fast(rows: AirflowRows, ledger: Ledger) -> Stage:
+    """``bad`` has failed and its process died before it told anybody; ``beside`` waits for a slot."""
+    stage = Stage(rows, ledger, FAST)
+    stage.ledger.advance(stage.open("bad"), FAILED, now=stage.ago(LONG))
+    stage.show("bad", "failed")
+    stage.open("busy", since=SECOND)
+    stage.show("busy", "running", since=SECOND)
+    ready = {"scheduled_dttm": stage.ago(LONG), "queued_dttm": stage.ago(LONG)}
+    stage.show("beside", "queued", since=SECOND, **ready)
+    return stage
+
+
+def test_what_the_failed_step_could_not_cancel_any_more_is_cancelled_once(fast: Stage) -> None:
+    done = [(outcome.repair.task.task_id, outcome.done) for outcome in fast.reconcile()]
+    assert done == [("busy", True), ("later", True), ("beside", True)]
+    assert (fast.state("later"), fast.state("beside")) == (TaskState.CANCELLED, TaskState.CANCELLED)
+    (command,) = fast.ledger.list_commands(fast.run)
+    assert (command.task_id, command.verb) == ("busy", Verb.CANCEL)
+
+    assert kinds(fast.reconcile()) == [(EndOnPlatform, True)]
+    assert fast.rows.row(fast.key("beside")).state == "skipped"
+    assert fast.reconcile() == []
+
+
+def test_one_that_became_ready_after_it_was_cancelled_is_left_to_its_own_process(fast: Stage) -> None:
+    fast.reconcile()
+    fast.clock.sleep(LONG)
+    fast.show("beside", "queued", scheduled_dttm=fast.ago(SECOND), queued_dttm=fast.ago(SECOND))
+    assert [one for one in fast.reconcile() if one.repair.task.task_id == "beside"] == []
+    assert fast.rows.row(fast.key("beside")).state == "queued"
+
+
+def test_what_airflow_skipped_behind_the_failure_is_cancelled_too(rows: AirflowRows, ledger: Ledger) -> None:
+    stage = Stage(rows, ledger, FAST)
+    stage.ledger.advance(stage.open("busy"), FAILED, now=stage.ago(LONG))
+    stage.show("busy", "failed")
+    stage.show("later", "upstream_failed")
+    stage.reconcile()
+    assert stage.trail("later") == [("cancelled", "orchestrator:cascade")]
+
+
+def test_who_was_cancelled_in_the_queue_is_neither_cleared_nor_late(fast: Stage) -> None:
+    fast.reconcile()
+    fast.clock.sleep(LONG)
+    trails = [row for row in fast.trail("beside") if row[1] != "orchestrator:cascade"]
+    fast.reconcile()
+    assert (trails, fast.state("beside")) == ([], TaskState.CANCELLED)
+
+
+def test_a_clear_that_nobody_recorded_takes_back_what_is_skipped_now(stage: Stage) -> None:
+    for name in ("one", "two"):
+        stage.succeed(name)
+    again = stage.rows.row(stage.key("one")).max_tries + 1
+    # Cleared with the command line; this time the first step failed.
+    stage.ledger.mark(
+        stage.key("one"),
+        Change(to=TaskState.FAILED, trigger="user:marked"),
+        session=1,
+        source=Source.API,
+        now=stage.clock.now(),
+    )
+    stage.show("one", "failed")
+    stage.show("two", "upstream_failed", max_tries=again)
+
+    stage.reconcile()
+
+    assert stage.trail("two") == [("pending", "user:cleared"), ("skipped", "orchestrator:upstream")]
 
 
 # What has to be left alone

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +18,7 @@ from louver.ledger.contract import Ledger
 from louver.ledger.names import CommandState, RunKey, TaskKey, Token, Verb
 from louver.ledger.requests import CommandRequest
 from louver.results import RunResults
-from louver.sessions import Change, Claim
+from louver.sessions import Change, Claim, Entry
 from louver.states import Source, TaskState
 from louver.steps import run_start
 
@@ -191,3 +194,49 @@ def test_after_a_clear_it_is_met_in_the_next_generation(ledger: Ledger) -> None:
     opened = ledger.open_task(key("later"), claim, now=NOW)
     assert [row.to_state for row in opened.transitions] == [S.PENDING, S.CANCELLED]
     assert (opened.record.generation, opened.record.state) == (2, S.CANCELLED)
+
+
+def test_one_that_was_cancelled_in_the_queue_was_not_cleared_when_its_process_begins(ledger: Ledger) -> None:
+    run = Run(ledger, fast(step("bad"), step("later")))
+    run.end("bad", S.FAILED)
+    run.cascade()
+    fate = fate_of(run.definition, key("later"), ledger)
+    claim = Claim(try_number=1, max_tries=5, process="p", source=Source.WORKER, fate=fate)
+
+    opened = ledger.open_task(key("later"), claim, now=NOW)
+
+    assert (opened.entry, list(opened.transitions)) == (Entry.OVER, [])
+    assert (opened.record.generation, opened.record.state) == (1, S.CANCELLED)
+
+
+def test_what_is_left_over_from_a_longer_list_counts_no_more(ledger: Ledger) -> None:
+    run = Run(ledger, fast(*MAPPED, step("join", "each")))
+    run.end("rows", S.SUCCEEDED, value=[1, 2])
+    for index, state in enumerate((S.SUCCEEDED, S.SUCCEEDED, S.FAILED)):
+        run.end("each", state, index)
+    assert run.cascade() == []
+    assert fate_of(run.definition, key("join"), ledger) is None
+    assert RunResults(run.definition, RUN, ledger).states["each"] is S.SUCCEEDED
+
+
+def test_a_list_that_was_tampered_with_keeps_nobody_from_being_cancelled(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with open_ledger(f"sqlite:///{path}", "k1:" + "s" * 32) as ledger:
+        run = Run(ledger, fast(*MAPPED, step("bad"), step("busy")))
+        run.end("rows", S.SUCCEEDED, value=[1, 2])
+        run.open("busy")
+        run.end("bad", S.FAILED)
+        with closing(sqlite3.connect(path)) as connection, connection:
+            changed = connection.execute("UPDATE louver_checkpoint SET digest = 'x' WHERE task_id = 'rows'")
+            assert changed.rowcount == 1
+        assert (key("busy"), True) in run.cascade()
+
+
+def test_a_branch_that_was_marked_by_hand_has_chosen_nothing_and_keeps_nobody_from_running(
+    ledger: Ledger,
+) -> None:
+    nodes = (step("route", branch=True), step("left", "route"), step("right", "route"))
+    run = Run(ledger, fast(*nodes, aggregation="skip_downstream"))
+    marked = Change(to=S.SUCCEEDED, trigger="user:marked")
+    ledger.mark(key("route"), marked, session=0, source=Source.API, now=NOW)
+    assert [fate_of(run.definition, key(name), ledger) for name in ("left", "right")] == [None, None]

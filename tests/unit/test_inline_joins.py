@@ -15,13 +15,17 @@ from louver.context import TaskContext
 from louver.definition import ApprovalNode, Definition, Step
 from louver.engine.inline import RunResult, run_inline
 from louver.errors import ValueRefused
+from louver.inputs import gather
 from louver.ledger import open_ledger
 from louver.ledger.contract import Ledger
 from louver.ledger.names import EffectKind, EffectState, RunKey, TaskKey, Verb
 from louver.results import NodeResult, UpstreamFailed, run_results
-from louver.states import RunState, TaskState
+from louver.sessions import Change
+from louver.states import RunState, Source, TaskState
+from louver.steps import run_start
 
 RUN = RunKey("work", "run-1")
+NOW = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
 S = TaskState
 
 UNDONE: list[Any] = []
@@ -293,3 +297,100 @@ def test_what_the_rules_do_not_let_run_says_why(ledger: Ledger) -> None:
     fate = fate_of(definition, TaskKey(RUN.dag_id, RUN.run_id, "join"), ledger)
     assert fate is not None
     assert (fate.to, fate.reason) == (S.SKIPPED, "join any_succeeded: bad failed, worse failed")
+
+
+MARKED = Change(to=S.SUCCEEDED, trigger="user:marked")
+
+
+def mark_first(ledger: Ledger, definition: Definition) -> None:
+    """A person marks the step ``a`` as succeeded before it has run."""
+    ledger.open_run(run_start(definition, RUN), now=NOW)
+    ledger.mark(TaskKey("work", RUN.run_id, "a"), MARKED, session=0, source=Source.API, now=NOW)
+
+
+def test_who_only_waits_for_a_step_goes_on_when_that_is_marked_by_hand(ledger: Ledger) -> None:
+    definition = work(step("a"), step("waits", after=["a"]), step("takes", deps={"a": "a"}))
+    mark_first(ledger, definition)
+    done = run(ledger, definition, a=fail, waits=lambda ctx: ctx.upstream.get("a", "none"), takes=lambda a: a)
+    assert done.states == {"a": S.SUCCEEDED, "waits": S.SUCCEEDED, "takes": S.FAILED}
+    assert "marked as succeeded by hand" in str(done.errors["takes"])
+    waits = run_results(definition, RUN, ledger)["waits"]
+    assert isinstance(waits, NodeResult)
+    assert waits.unwrap() == "none"
+
+
+def test_a_settled_join_is_told_that_a_step_was_marked_by_hand(ledger: Ledger) -> None:
+    definition = work(step("a"), step("join", deps={"a": "a"}, join="all_settled"))
+    mark_first(ledger, definition)
+    seen: list[NodeResult] = []
+    assert run(ledger, definition, a=fail, join=lambda a: seen.append(a)).state is RunState.SUCCEEDED
+    (given,) = seen
+    assert (given.tag, given.ok, given.value) == ("ok", False, None)
+    with pytest.raises(UpstreamFailed, match="succeeded by hand"):
+        given.unwrap()
+
+
+def test_what_failed_in_a_call_that_died_ends_who_waits_for_an_approval(ledger: Ledger) -> None:
+    definition = work(
+        ApprovalNode(name="ask", of="pay", payload="business:intent"),
+        step("pay", after=["ask"], approval="ask"),
+        step("bad", after=["slow"]),
+        step("slow"),
+        aggregation="fail_fast",
+    )
+    tasks = {"business:intent": lambda: {}, "pay": lambda: None, "slow": lambda: None}
+
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(ledger, definition, **tasks, bad=die)
+    bad = ledger.get_task(TaskKey("work", RUN.run_id, "bad"))
+    assert bad is not None
+    failed = Change(to=S.FAILED, trigger="user:marked")
+    ledger.mark(bad.key, failed, session=bad.session, source=Source.API, now=NOW)
+
+    done = run(ledger, definition, **tasks, bad=die)
+    assert done.states == {"ask": S.CANCELLED, "pay": S.CANCELLED, "bad": S.FAILED, "slow": S.SUCCEEDED}
+    assert done.waiting == ()
+
+
+def test_what_was_undone_of_an_index_that_is_no_more_keeps_nobody_from_running(ledger: Ledger) -> None:
+    lists = iter([[1, 2, 3], [1, 2]])
+    first = True
+
+    def each(ctx: TaskContext, row: int) -> int:
+        return ctx.effect(
+            "act", intent={"row": row, "first": first}, perform=lambda key: row, compensate=undo
+        )
+
+    def join(rows: list[int]) -> int:
+        if first:
+            raise RuntimeError("no")
+        return sum(rows)
+
+    definition = work(step("rows"), step("each", over={"row": "rows"}), step("join", deps={"rows": "each"}))
+    tasks = {"rows": lambda: next(lists), "each": each, "join": join}
+    assert run(ledger, definition, **tasks).state is RunState.FAILED_COMPENSATED
+    first = False
+    for record in ledger.list_tasks(RUN):
+        if record.task_id != "each" or record.map_index < 2:
+            cleared = Change(to=S.PENDING, trigger="user:cleared")
+            ledger.mark(record.key, cleared, session=record.session, source=Source.API, now=NOW)
+    done = run(ledger, definition, **tasks)
+    assert (done.errors, done.state, done.value) == ({}, RunState.SUCCEEDED, 3)
+
+
+def test_an_index_reads_its_list_and_not_the_whole_run(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    definition = work(step("rows"), step("each", over={"row": "rows"}))
+    done = run(ledger, definition, rows=lambda: [1, 2], each=lambda row: row)
+    assert done.state is RunState.SUCCEEDED
+
+    def no_list(*_: Any) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(ledger, "list_tasks", no_list)
+    given = gather(definition, definition.node("each"), TaskKey("work", RUN.run_id, "each", 1), ledger)
+    assert (given.arguments, given.upstream) == ({"row": 2}, {"rows": [1, 2]})

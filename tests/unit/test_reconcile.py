@@ -651,6 +651,14 @@ def test_nobody_is_stopped_without_proof_nor_lost_by_silence_alone(
     given_facts=facts(None, sighting(Shown.WAITING, max_tries=1, ready_at=STALE), node=LIMITED),
     way={"over": True, "explained": True, "witness": Witness()},
 )
+@example(
+    # Lost, and Airflow has raised its tries already: that is not a clear which comes after.
+    given_facts=facts(
+        record(TaskState.STARTING, max_tries=0, updated_at=NOW - timedelta(seconds=40)),
+        sighting(Shown.SKIPPED, max_tries=1),
+    ),
+    way={"over": False, "explained": True, "witness": Witness()},
+)
 def test_a_task_is_marked_once(given_facts: TaskFacts, way: dict[str, Any]) -> None:
     """What is decided again of what was marked marks nothing that was marked already."""
     chains = decide(given_facts, **way)

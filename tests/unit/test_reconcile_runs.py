@@ -245,3 +245,19 @@ def test_in_order_is_behind_those_it_waits_for() -> None:
     assert [node.name for node in in_order(backwards)] == [node.name for node in chain]
     diamond = replace(LINE, nodes=[*reversed(LINE.nodes)])
     assert [node.name for node in in_order(diamond)] == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize(("paused", "state"), [(["one"], RunState.PAUSED), ([], RunState.WAITING_APPROVAL)])
+def test_a_run_that_a_person_paused_waits_for_no_approval(paused: list[str], state: RunState) -> None:
+    chain = decide_run(
+        run(),
+        LINE,
+        {"one": TaskState.PAUSED},
+        over=False,
+        effects=list,
+        undoing=Undoing,
+        paused=paused,
+    )
+    (repair,) = chain
+    assert isinstance(repair, SetRunState)
+    assert repair.state is state

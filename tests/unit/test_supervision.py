@@ -286,6 +286,26 @@ def test_a_resume_whose_process_dies_on_the_way_is_done_by_the_next_one(
     assert stage.outcomes()[-1] == ("resume", "done", "resumed, by a new process")
 
 
+@pytest.mark.parametrize(
+    ("by", "state"),
+    [("louver", TaskState.CANCELLED), (None, TaskState.CANCELLED), ("ann", TaskState.STOPPED)],
+)
+def test_a_cancel_that_wakes_a_paused_task_is_no_stop_of_a_persons(
+    stage: Stage, by: str | None, state: TaskState
+) -> None:
+    stage.ask(Verb.PAUSE)
+    with pytest.raises(Parked):
+        stage.live(lambda ctx: None)
+    stage.ask_unseen(Verb.CANCEL, "louver")
+
+    answer = ParkAnswer(verb=Verb.STOP, by=by)
+    closing = stage.live(lambda ctx: pytest.fail("user code ran"), answer=answer)
+
+    assert (closing.state, stage.path()[-1]) == (state, str(state))
+    assert stage.rows()[-1].actor == (by or "louver")
+    assert all(command.closed_at is not None for command in stage.commands())
+
+
 def test_a_pause_after_such_a_resume_is_carried_out(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.ask(Verb.PAUSE)
     with pytest.raises(Parked):

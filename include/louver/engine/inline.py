@@ -192,12 +192,12 @@ class _InlineRun:
         if run.definition_fingerprint != self._start.definition_fingerprint:
             self._definition = self._in_force(run)
         with _PROCESSES.call() as process:
+            fast = self._definition.aggregation == "fail_fast"
             while tasks := self._next_tasks():
                 for key in tasks:
-                    self._step(key, process)
-                    if self._definition.aggregation == "fail_fast":
+                    ended = self._step(key, process)
+                    if fast and ended not in (TaskState.SUCCEEDED, TaskState.SKIPPED):
                         # Whether the others of this round still may start is to be seen anew.
-                        self._cascade()
                         break
             seen = overview(self._key, self._ledger)
             forward = seen.evaluation.forward
@@ -219,10 +219,6 @@ class _InlineRun:
             errors=self._errors,
         )
 
-    def _cascade(self) -> None:
-        now = self._clock.now()
-        cascade(self._definition, self._key, self._ledger, source=Source.ENGINE, now=now)
-
     def _in_force(self, run: RunRecord) -> Definition:
         """The definition that the run goes by, or would; where it is refused, each of its steps says so."""
         old, decision = decide_for_run(run, self._definition, self._ledger)
@@ -232,6 +228,8 @@ class _InlineRun:
 
     def _next_tasks(self) -> list[TaskKey]:
         """Tasks that can do something now: ready, answered, or left behind by a call that died."""
+        # Also what failed in a call that died before it could cancel the others.
+        cascade(self._definition, self._key, self._ledger, source=Source.ENGINE, now=self._clock.now())
         results = RunResults(self._definition, self._key, self._ledger)
         found = []
         for node in self._definition.nodes:
@@ -286,20 +284,20 @@ class _InlineRun:
     def _records(self) -> dict[TaskKey, TaskRecord]:
         return {record.key: record for record in self._ledger.list_tasks(self._key)}
 
-    def _step(self, key: TaskKey, process: str) -> None:
-        """Live one task until it ends or parks, its retries included."""
+    def _step(self, key: TaskKey, process: str) -> TaskState | None:
+        """Live one task until it ends or parks, its retries included; its state, None where it has parked."""
         name = key.task_id
         while True:
             call = self._calls.node(name, key=key, claim=self._claim(key, process))
             try:
                 closing = self._lifecycle(key).live(call)
             except Parked:
-                return
+                return None
             except Waits:
                 self._wait_for_turn(key)
                 continue
             if not self._again(name, closing):
-                return
+                return closing.state
 
     def _wait_for_turn(self, key: TaskKey) -> None:
         """Until the step has something to do: its turn has come, or somebody wants it stopped."""

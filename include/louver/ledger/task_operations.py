@@ -11,7 +11,7 @@ from typing import Any
 
 from louver.approvals import Evidence, evidence_of
 from louver.audit import link
-from louver.errors import IntegrityError, LedgerError
+from louver.errors import IntegrityError, LedgerError, NoResult
 from louver.ledger.acceptance_signatures import check_acceptance, definitions_of
 from louver.ledger.approval_signatures import is_as_signed, sign_approval
 from louver.ledger.names import Decision, RunKey, TaskKey, Token
@@ -376,8 +376,19 @@ class TaskOperations(Transactional):
             CheckpointRecord, key.dag_id, key.run_id, key.task_id, key.map_index, task.generation, RESULT
         )
         if record is None:
+            if self._marked_by_hand(rows, key):
+                raise NoResult(
+                    f"{key} was marked as succeeded by hand, so it has no result; clear it to run it"
+                )
             raise IntegrityError(f"the result of {key} is gone")
         return self._restore(rows, record)
+
+    @staticmethod
+    def _marked_by_hand(rows: Rows, key: TaskKey) -> bool:
+        found = rows.find(TransitionRecord, **_place(key))
+        ends = [row for row in found if row.to_state is TaskState.SUCCEEDED]
+        last = max(ends, key=lambda row: row.at, default=None)
+        return last is not None and last.trigger == "user:marked"
 
     @question
     def evidence(self, rows: Rows, run: RunKey, task_ids: Iterable[str]) -> Evidence:

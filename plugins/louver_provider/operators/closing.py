@@ -40,8 +40,8 @@ class CompensateOperator(LouverOperator):
         """Bring the ledger up to what Airflow alone knows, then compensate."""
         process = StepProcess.from_context(context, self.workflow.definition, self.log)
         process.ledger.open_run(process.start, now=SystemClock().now())
-        cancel_others(context["ti"], process)
         settle_from_airflow(context["ti"], process)
+        cancel_others(context["ti"], process)
         return process.live(compensate_call(process.start, process.claim))
 
 
@@ -66,8 +66,8 @@ class OutcomeOperator(LouverOperator):
         """Compute and store the run's state."""
         process = StepProcess.from_context(context, self.workflow.definition, self.log)
         process.ledger.open_run(process.start, now=SystemClock().now())
-        cancel_others(context["ti"], process)
         settle_from_airflow(context["ti"], process)
+        cancel_others(context["ti"], process)
         seen = close_run(process.start.key, process.ledger, now=SystemClock().now())
         process.log.tell("run.closed", "run %s is %s", process.key.run_id, seen.state)
         if not seen.state.success:

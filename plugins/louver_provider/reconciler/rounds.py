@@ -9,9 +9,10 @@ decided anew from what is true then.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -19,9 +20,10 @@ from airflow.models.dagbag import DBDagBag
 
 from louver.cascade import decide_cascade
 from louver.clock import Clock
-from louver.closing import COMPENSATE, definition_of
+from louver.closing import COMPENSATE, definition_of, paused_nodes
 from louver.definition import Definition
 from louver.errors import LedgerUnavailable, LouverError, describe
+from louver.evaluation import evaluate
 from louver.ledger.contract import Ledger
 from louver.ledger.names import RunKey, TaskKey
 from louver.ledger.records import RunRecord, TaskRecord, TransitionRecord
@@ -34,7 +36,7 @@ from louver.reconcile import Patience, TaskFacts, decide_task, state_after
 from louver.reconcile_runs import Undoing, decide_run
 from louver.repairs import Chain, Repair
 from louver.results import RunResults
-from louver.sightings import Shown, Sighting, explains_skip, in_order, occupies
+from louver.sightings import Shown, Sighting, explains_skip, in_order, occupies, was_cleared
 from louver.states import RunState, TaskState
 from louver.steps import run_start
 from louver.timeouts import running_time
@@ -244,46 +246,49 @@ class Round:
 
     def _repair(self, run: _Run, parts: _Parts) -> Iterator[Outcome]:
         nodes = self._definition(run.record)[1] if run.record is not None else in_order(run.definition)
-        states = {key: record.state for key, record in run.tasks.items()}
+        left_over = _left_over(run)
+        states = {key: record.state for key, record in run.tasks.items() if key not in left_over}
         by_node = states_by_node(run.definition, states)
+        failing_fast = _failing_fast(run.definition, by_node)
+        stale = False
+        others = cache(lambda: behind_others_by_rows(run.key, run.definition, self._deployed))
+        at_node: str | None = None
         whole = True
         now = self._clock.now()
         witness = _Witness(self._ledger, self._liveness, run.key, now=now)
         for facts in self._tasks(run, nodes, parts):
+            if stale and facts.key.task_id != at_node:
+                # Once for a node, however many indexes it has: those that explain it come before it.
+                by_node, stale = states_by_node(run.definition, states), False
+                failing_fast = _failing_fast(run.definition, by_node)
+            at_node = facts.key.task_id
             chains = decide_task(
                 facts,
                 over=run.seen.over,
-                explained=self._explained(facts, run, by_node),
+                explained=_explained(facts, by_node, others),
+                fast=facts.key.task_id in failing_fast,
                 patience=self._patience,
                 witness=witness,
                 now=now,
             )
             if not chains:
                 continue
-            states[facts.key] = state_after(facts, chains)
-            by_node = states_by_node(run.definition, states)
+            if facts.key not in left_over:
+                states[facts.key], stale = state_after(facts, chains), True
             for chain in chains:
                 for outcome in self._do(chain, run.start):
                     whole = whole and outcome.done is not False
                     yield outcome
         if run.record is not None and whole:
             yield from self._fail_fast(run, parts)
-            yield from self._repair_run(run, run.record, by_node)
-
-    def _explained(self, facts: TaskFacts, run: _Run, states: Mapping[str, TaskState]) -> bool | None:
-        found = explains_skip(facts.node, states, whole=facts.key.map_index < 0)
-        if found is not False or facts.seen.shown is not Shown.SKIPPED or facts.state.terminal:
-            return found
-        return facts.key.task_id in behind_others_by_rows(run.key, run.definition, self._deployed)
+            yield from self._repair_run(run, run.record, states_by_node(run.definition, states))
 
     def _fail_fast(self, run: _Run, parts: _Parts) -> Iterator[Outcome]:
         """Cancel what the process of the failed step could not, where the workflow fails fast."""
         failed = any(record.state in _FAILED for record in run.tasks.values())
         if run.definition.aggregation != "fail_fast" or not failed or run.seen.over:
             return
-        cleared = {
-            key for key, record in run.tasks.items() if run.seen.task(key).max_tries > record.max_tries
-        }
+        cleared = {key for key, record in run.tasks.items() if was_cleared(record, run.seen.task(key))}
         results = RunResults(run.definition, run.key, self._ledger, unsettled=cleared, strict=False)
         commands = [command for key in run.tasks for command in parts.commands.get(key, ())]
         for one in decide_cascade(results, commands):
@@ -336,6 +341,7 @@ class Round:
                 over=run.seen.over and not at_work,
                 effects=lambda: self._ledger.list_effects(run.key),
                 undoing=undoing,
+                paused=paused_nodes(run.tasks.values()),
             ),
             None,
         )
@@ -349,6 +355,38 @@ class Round:
             yield Outcome(repair=repair, done=why_not is None, why_not=why_not)
             if why_not is not None:
                 return
+
+
+def _explained(
+    facts: TaskFacts, states: Mapping[str, TaskState], others: Callable[[], Collection[str]]
+) -> bool | None:
+    """
+    Whether an upstream did not deliver.
+
+    :param others: steps that tasks of others keep from running; asked only where nothing else explains it.
+    """
+    found = explains_skip(facts.node, states, whole=facts.key.map_index < 0)
+    if found is not False or facts.seen.shown is not Shown.SKIPPED:
+        return found
+    if facts.state.terminal and (facts.record is None or not was_cleared(facts.record, facts.seen)):
+        return found
+    return facts.key.task_id in others()
+
+
+def _failing_fast(definition: Definition, states: Mapping[str, TaskState]) -> Collection[str]:
+    """Nodes that have not begun and are cancelled for a failure."""
+    return evaluate(definition, states).cancelled if definition.aggregation == "fail_fast" else ()
+
+
+def _left_over(run: _Run) -> set[TaskKey]:
+    """Indexes of a list that was longer before a clear: Airflow has removed them, and nothing needs them."""
+    mapped = {node.name for node in run.definition.nodes if node.mapped}
+    there = {name for (name, _), task in run.seen.tasks.items() if task.shown is not Shown.GONE}
+    return {
+        key
+        for key in run.tasks
+        if key.map_index >= 0 and key.task_id in mapped & there and run.seen.task(key).shown is Shown.GONE
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
