@@ -54,9 +54,7 @@ TIERS = (
     Tier("unit", "the core, in milliseconds", "tests/unit", spread=True),
     Tier("unit-O", "the same under python -O", "tests/unit", optimised=True, spread=True),
     Tier("contract", "one suite over every ledger", "tests/contract", spread=True, limit=1200),
-    Tier(
-        "contract-O", "the same under python -O", "tests/contract", optimised=True, spread=True, limit=1200
-    ),
+    Tier("contract-O", "the same under python -O", "tests/contract", optimised=True, spread=True, limit=1200),
     Tier("crash", "killed at every point, crowded, cut off", "tests/crash", limit=1800),
     Tier("dags", "the glue and every Dag, without a scheduler", "tests/dags", limit=1200),
     Tier("integration", "one real Airflow", "tests/integration", limit=1800),
