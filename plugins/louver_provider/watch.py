@@ -56,7 +56,11 @@ def watching(interval: timedelta) -> Callable[[Supervision], object]:
 
 def _watch(supervision: Supervision, done: threading.Event, interval: float) -> None:
     clock = SystemClock()
-    while not done.wait(interval):
+    # The first look comes early: what was asked for as the step began is seen sooner, and a step of just one
+    # interval does not wait at its end for a look that has just begun.
+    wait = interval / 2
+    while not done.wait(wait):
+        wait = interval
         try:
             supervision.poll()
         except Exception:
