@@ -23,7 +23,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from json.encoder import encode_basestring
 from typing import Any, TypeAlias
@@ -198,6 +198,16 @@ def _float(value: float, place: _Place, depth: int) -> bytes:
     return b'{"float":"%b"}' % value.hex().encode("ascii")
 
 
+def _datetime_in(text: str) -> datetime:
+    """The datetime that its ISO form tells. Python itself takes an offset of less than a second for none."""
+    value = datetime.fromisoformat(text)
+    sign, offset = text[-16:-15], text[-15:]
+    if sign not in ("+", "-") or not offset.startswith("00:00:00."):
+        return value
+    behind = timedelta(microseconds=int(offset[-6:]))
+    return value.replace(tzinfo=timezone(-behind if sign == "-" else behind))
+
+
 def _datetime(value: datetime, place: _Place, depth: int) -> bytes:
     try:
         aware = value.utcoffset() is not None
@@ -321,7 +331,7 @@ def _read_int(text: str) -> int:
 _SCALARS: dict[str, Callable[[str], Any]] = {
     "int": _read_int,
     "float": float.fromhex,
-    "datetime": datetime.fromisoformat,
+    "datetime": _datetime_in,
     "date": date.fromisoformat,
     "decimal": Decimal,
     "uuid": UUID,

@@ -109,6 +109,13 @@ def test_values_make_the_round_trip_with_their_types(value: Any) -> None:
     assert shape(load_bytes(canonical_bytes(value))) == shape(value)
 
 
+@pytest.mark.parametrize("microseconds", [1, -1, 999_999, -999_999, 60_000_001, -3_599_999_995])
+def test_an_offset_of_less_than_a_second_comes_back(microseconds: int) -> None:
+    value = datetime(2000, 1, 1, 0, 0, 0, 5, tzinfo=timezone(timedelta(microseconds=microseconds)))
+    back = load_bytes(canonical_bytes(value))
+    assert (back, back.utcoffset(), back.microsecond) == (value, value.utcoffset(), 5)
+
+
 @settings(max_examples=30)
 @given(VALUES)
 def test_equal_values_give_equal_bytes(value: Any) -> None:
