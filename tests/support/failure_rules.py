@@ -9,11 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from itertools import product
+from uuid import uuid4
 
+from louver.context import TaskContext
 from louver.definition import Definition, Step
 from louver.evaluation import evaluate
-from louver.states import RunState, TaskState
+from louver.ledger.contract import Ledger
+from louver.ledger.names import TaskKey, Verb
+from louver.ledger.requests import CommandRequest
+from louver.states import RunState, Source, TaskState
 
 __all__ = [
     "AGGREGATIONS",
@@ -22,6 +28,7 @@ __all__ = [
     "ON_FAILURE",
     "Case",
     "cases",
+    "end_as",
     "rules_workflow",
     "table",
     "workflow_name",
@@ -134,3 +141,20 @@ def table() -> str:
         cells = [case.aggregation, case.on_failure, case.end, *joins, case.run, case.run_colour]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
+
+
+def end_as(ctx: TaskContext, end: str, ledger: Ledger) -> None:
+    """End as told: by itself, or by a command as others would send it."""
+    if end == "failed":
+        raise RuntimeError
+    if end == "skipped":
+        ctx.skip("told to")
+    verb = {"stopped": Verb.STOP, "cancelled": Verb.CANCEL}.get(end)
+    if verb is not None:
+        key = TaskKey(ctx.dag_id, ctx.run_id, ctx.name, ctx.map_index)
+        request = CommandRequest(
+            command_id=uuid4().hex, task=key, verb=verb, actor="rules", reason=None, source=Source.API
+        )
+        ledger.send_command(request, now=datetime.now(timezone.utc))
+        while True:
+            ctx.checkpoint()

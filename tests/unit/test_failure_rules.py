@@ -7,15 +7,22 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from support.failure_rules import AGGREGATIONS, ENDS, JOINS, ON_FAILURE, Case, cases, rules_workflow, table
+from support.failure_rules import (
+    AGGREGATIONS,
+    ENDS,
+    JOINS,
+    ON_FAILURE,
+    Case,
+    cases,
+    end_as,
+    rules_workflow,
+    table,
+)
 
 from louver.context import TaskContext
 from louver.engine.inline import run_inline
 from louver.ledger import open_ledger
-from louver.ledger.contract import Ledger
-from louver.ledger.names import RunKey, TaskKey, Verb
-from louver.ledger.requests import CommandRequest
-from louver.states import RunState, Source, TaskState
+from louver.states import RunState, TaskState
 from louver.supervision import ControlSettings
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "failure-rules.md"
@@ -66,20 +73,3 @@ def test_the_embedded_engine_keeps_to_them(case: Case) -> None:
             control=ControlSettings(control_interval=ControlSettings().control_interval * 0),
         )
     assert (dict(done.states), done.state) == (dict(case.states), case.run)
-
-
-def end_as(ctx: TaskContext, end: str, ledger: Ledger) -> None:
-    """End as told: by itself, or by a command as others would send it."""
-    if end == "failed":
-        raise RuntimeError
-    if end == "skipped":
-        ctx.skip("told to")
-    verb = {"stopped": Verb.STOP, "cancelled": Verb.CANCEL}.get(end)
-    if verb is not None:
-        key = TaskKey(ctx.dag_id, ctx.run_id, ctx.name, ctx.map_index)
-        request = CommandRequest(
-            command_id=uuid4().hex, task=key, verb=verb, actor="rules", reason=None, source=Source.API
-        )
-        ledger.send_command(request, now=ledger.get_run(RunKey(ctx.dag_id, ctx.run_id)).created_at)  # type: ignore[union-attr]
-        while True:
-            ctx.checkpoint()

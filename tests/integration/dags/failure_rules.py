@@ -6,36 +6,19 @@ from __future__ import annotations
 
 from itertools import product
 from typing import Any
-from uuid import uuid4
 
 from airflow.sdk import Param
 
 # A copy of tests/support/failure_rules.py, put beside this file.
-from rules_of_the_tests import AGGREGATIONS, ON_FAILURE, rules_workflow
+from rules_of_the_tests import AGGREGATIONS, ON_FAILURE, end_as, rules_workflow
 
-from louver.clock import SystemClock
-from louver.ledger.names import TaskKey, Verb
-from louver.ledger.requests import CommandRequest
-from louver.states import Source
 from louver_provider.dag_builder import build_dag
 from louver_provider.hooks.ledger import get_ledger
 
 
 def odd(ctx: Any, end: str) -> None:
-    """End as told: by itself, or by a command as others would send it."""
-    if end == "failed":
-        raise RuntimeError
-    if end == "skipped":
-        ctx.skip("told to")
-    verb = {"stopped": Verb.STOP, "cancelled": Verb.CANCEL}.get(end)
-    if verb is not None:
-        key = TaskKey(ctx.dag_id, ctx.run_id, ctx.name, ctx.map_index)
-        request = CommandRequest(
-            command_id=uuid4().hex, task=key, verb=verb, actor="rules", reason=None, source=Source.API
-        )
-        get_ledger().send_command(request, now=SystemClock().now())
-        while True:
-            ctx.checkpoint()
+    """End as told."""
+    end_as(ctx, end, get_ledger())
 
 
 def good() -> None:
