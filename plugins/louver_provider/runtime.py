@@ -32,10 +32,11 @@ from louver.ledger.names import RunKey, TaskKey
 from louver.ledger.requests import RunStart
 from louver.lifecycle import Closing, Lifecycle, TaskCall
 from louver.liveness import LocalProcesses
+from louver.parked import ParkAnswer
 from louver.ports import Interrupted, Parked, Waits
 from louver.sessions import Change, Claim
 from louver.states import FailureKind, Source, TaskState
-from louver.steps import ParkAnswer, run_start
+from louver.steps import run_start
 from louver_provider.approval_form import describe_request
 from louver_provider.current import remember_step
 from louver_provider.hooks.ledger import get_ledger

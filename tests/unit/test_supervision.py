@@ -22,11 +22,12 @@ from louver.ledger.names import CommandState, RunKey, TaskKey, Verb
 from louver.ledger.records import CommandRecord
 from louver.ledger.requests import CommandRequest
 from louver.lifecycle import Closing, Lifecycle
+from louver.parked import ParkAnswer
 from louver.policies import RetryPolicy
 from louver.ports import Parked
 from louver.sessions import Claim
 from louver.states import FailureKind, Source, TaskState
-from louver.steps import ParkAnswer, StepCalls, run_start
+from louver.steps import StepCalls, run_start
 from louver.supervision import ControlSettings
 from louver.timeouts import Timeouts
 
@@ -262,7 +263,7 @@ def kill_while(stage: Stage, monkeypatch: pytest.MonkeyPatch, doing: str) -> Non
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"louver.steps.{doing}", die)
+        patch.setattr(f"louver.parked.{doing}", die)
         with pytest.raises(Killed):
             stage.live(lambda ctx: pytest.fail("user code ran"), answer=ParkAnswer(verb=Verb.RESUME))
 

@@ -14,8 +14,9 @@ from louver.definition import ApprovalNode, Node, Step
 from louver.errors import DefinitionError
 from louver.intake import EVENT, Intake
 from louver.marks import mark_of
+from louver.parked import ParkAnswer
 from louver.ports import StepRuntime
-from louver.steps import ParkAnswer, StepCalls
+from louver.steps import StepCalls
 from louver_provider.airflow_states import cancel_others, settle_for_rules
 from louver_provider.operators.base import LouverOperator, retry_arguments
 from louver_provider.run_times import run_times

@@ -15,9 +15,10 @@ from louver.binding import Workflow
 from louver.closing import OUTCOME
 from louver.errors import DefinitionError
 from louver.marks import StepMark
+from louver.parked import ParkAnswer
 from louver.policies import RetryPolicy
 from louver.ports import Interrupted, StepRuntime
-from louver.steps import ParkAnswer, StepCalls
+from louver.steps import StepCalls
 from louver_provider.operators.base import retry_arguments
 from louver_provider.plain_dags import step_form, workflow_of
 from louver_provider.runtime import StepProcess, answer_from_event
