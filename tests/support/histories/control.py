@@ -168,7 +168,7 @@ class Control(Stage):
             some = ResourceLimit(resource=self.shared("x"), limit=limit, rate=rate)
             self.ask("set_resource", some, by="ann", terms=_TERMS, now=self.tick())
         elif then == "unset":
-            self.ask("unset_resource", self.shared("x"), terms=_TERMS, now=self.tick())
+            self.ask("unset_resource", self.shared("x"), limits=limits, terms=_TERMS, now=self.tick())
         self.ask("list_permit_watches", [token.key])
         self.ask("list_resources")
 
