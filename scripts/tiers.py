@@ -56,7 +56,7 @@ TIERS = (
     Tier("contract", "one suite over every ledger", "tests/contract", spread=True, limit=1200),
     Tier("contract-O", "the same under python -O", "tests/contract", optimised=True, spread=True, limit=1200),
     Tier("crash", "killed at every point, crowded, cut off", "tests/crash", limit=1800),
-    Tier("dags", "the glue and every Dag, without a scheduler", "tests/dags", limit=1200),
+    Tier("dags", "the glue and every Dag, without a scheduler", "tests/dags", spread=True, limit=1200),
     Tier("integration", "real Airflows", "tests/integration", limit=3000),
     Tier("packaging", "the wheel in a clean environment", "tests/packaging", limit=1800),
 )
