@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from louver.control import ENDING
 from louver.definition import Definition
-from louver.evaluation import has_own_rules, may_run
+from louver.evaluation import FAILING, has_own_rules, may_run
 from louver.ledger.contract import Ledger
 from louver.ledger.names import RunKey, TaskKey, Verb
 from louver.ledger.records import CommandRecord
@@ -29,16 +29,15 @@ __all__ = ["ORCHESTRATION", "blamed", "cancel", "cancelled", "cascade", "decide_
 ORCHESTRATION = "louver"
 """The actor of a command that nobody gave."""
 
-_FAILING = frozenset({TaskState.FAILED, TaskState.LOST, TaskState.STOPPED})
 _NOT_BEGUN = frozenset({TaskState.PENDING, TaskState.BLOCKED, TaskState.QUEUED, TaskState.RETRY_WAIT})
 
 
 def blamed(results: RunResults) -> str:
     """Which tasks made the run fail, for people."""
     found = [
-        f"{key.task_id}{'' if key.map_index < 0 else f'[{key.map_index}]'} {record.state}"
+        f"{key.place} {record.state}"
         for key, record in sorted(results.tasks.items())
-        if record.state in _FAILING and (key.task_id in results.definition.names)
+        if record.state in FAILING and (key.task_id in results.definition.names)
     ]
     return f"the workflow fails fast: {', '.join(found)}"
 
@@ -133,7 +132,7 @@ def fate_of(
     node = definition.node(key.task_id)
     taken_up = {*unsettled, key}
     if not has_own_rules(definition, node) and not any(
-        task.state in _FAILING and task.key not in taken_up for task in ledger.list_tasks(key.run)
+        task.state in FAILING and task.key not in taken_up for task in ledger.list_tasks(key.run)
     ):
         # Nothing has failed, so nothing fails fast; that is all that could be in the way.
         return None

@@ -15,10 +15,13 @@ from louver.definition import Definition
 from louver.nodes import Node
 from louver.states import RunState, TaskState
 
-__all__ = ["Evaluation", "evaluate", "final_state", "has_own_rules", "may_run"]
+__all__ = ["FAILING", "Evaluation", "evaluate", "final_state", "has_own_rules", "may_run"]
 
 _UNSTARTED = frozenset({TaskState.PENDING, TaskState.BLOCKED})
 _BLAMED = frozenset({TaskState.FAILED, TaskState.LOST})
+
+FAILING = _BLAMED | {TaskState.STOPPED}
+"""A task that ended in one of these keeps its run from succeeding, unless its node says otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ With the others every result is a :class:`~louver.results.NodeResult`, which tel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -48,41 +48,38 @@ def gather(definition: Definition, node: Node, key: TaskKey, ledger: Ledger) -> 
     :param key: the task that asks; of a mapped step its index picks the item.
     :raises IntegrityError: where one is missing or not what was signed.
     """
-    if node.join == "all_succeeded" and not _mapped(definition, node.upstream):
-        # Airflow has seen to it that all are there; each is looked up by itself.
-        needed = {*node.inputs.values(), *chain.from_iterable(node.collect.values()), *node.over.values()}
-        values = {}
-        for name in node.upstream:
-            try:
-                values[name] = ledger.load_result(TaskKey(key.dag_id, key.run_id, name))
-            except NoResult:
-                # Marked by hand, it is done; who only waits for that goes on.
-                if name in needed:
-                    raise
-        arguments = _arguments(node, values)
-        for parameter, name in node.over.items():
-            arguments[parameter] = items_of(values[name], node=name)[key.map_index]
-        return Given(arguments=arguments, upstream=values)
-    results = RunResults(definition, key.run, ledger)
     plain = node.join == "all_succeeded"
-    sources = set(node.over.values())
-    shown = {name: results.value(name) if plain else results.of(name) for name in node.upstream}
-    arguments = _arguments(node, {name: value for name, value in shown.items() if name not in sources})
+    if plain and not _mapped(definition, node.upstream):
+        # Airflow has seen to it that all are there; each is looked up by itself.
+        shown = delivered = _each(node, key, ledger)
+    else:
+        results = RunResults(definition, key.run, ledger)
+        shown = {name: results.value(name) if plain else results.of(name) for name in node.upstream}
+        delivered = results.delivered(node.upstream)
+    arguments = {parameter: shown[name] for parameter, name in node.inputs.items()}
+    for parameter, names in node.collect.items():
+        # In declared order, whoever finished first (row W3, case J02).
+        arguments[parameter] = [shown[name] for name in names]
     for parameter, name in node.over.items():
-        arguments[parameter] = items_of(results.value(name), node=name)[key.map_index]
-    return Given(arguments=arguments, upstream=results.delivered(node.upstream))
+        arguments[parameter] = items_of(shown[name], node=name)[key.map_index]
+    return Given(arguments=arguments, upstream=delivered)
+
+
+def _each(node: Node, key: TaskKey, ledger: Ledger) -> dict[str, Any]:
+    needed = {*node.inputs.values(), *chain.from_iterable(node.collect.values()), *node.over.values()}
+    values = {}
+    for name in node.upstream:
+        try:
+            values[name] = ledger.load_result(TaskKey(key.dag_id, key.run_id, name))
+        except NoResult:
+            # Marked by hand, it is done; who only waits for that goes on.
+            if name in needed:
+                raise
+    return values
 
 
 def _mapped(definition: Definition, names: Iterable[str]) -> bool:
     return any(definition.node(name).mapped for name in names)
-
-
-def _arguments(node: Node, values: Mapping[str, Any]) -> dict[str, Any]:
-    arguments = {parameter: values[name] for parameter, name in node.inputs.items() if name in values}
-    for parameter, names in node.collect.items():
-        # In declared order, whoever finished first (row W3, case J02).
-        arguments[parameter] = [values[name] for name in names]
-    return arguments
 
 
 def check_result(definition: Definition, step: Step, value: Any, *, most: int | None = None) -> None:

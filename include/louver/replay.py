@@ -19,7 +19,7 @@ from louver.closing import COMPENSATE
 from louver.definition import Definition
 from louver.definition_json import read_definition_form
 from louver.errors import DefinitionError, IllegalTransition, TimestampError
-from louver.evaluation import Evaluation, evaluate, final_state
+from louver.evaluation import FAILING, Evaluation, evaluate, final_state
 from louver.exports import FORMAT
 from louver.ledger.names import EffectKind, EffectState, TaskKey
 from louver.node_states import states_by_node
@@ -34,7 +34,6 @@ _Place = tuple[str, int]
 _Spot = tuple[int, int, TaskState]
 """How many rows of either chain were taken, and the state after them."""
 
-_FAILING = frozenset({TaskState.FAILED, TaskState.LOST, TaskState.STOPPED})
 
 _STARTS = "orchestrator:dependencies_resolved"
 
@@ -208,7 +207,7 @@ class _Replay:
             definition,
             states_by_node(definition, keys, expected=known),
             chosen=self._document["chosen"],
-            failing={place[0] for place, state in states.items() if state in _FAILING},
+            failing={place[0] for place, state in states.items() if state in FAILING},
         )
 
     @staticmethod

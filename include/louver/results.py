@@ -14,11 +14,12 @@ from typing import Any
 
 from louver.definition import Definition
 from louver.errors import IntegrityError, LouverError, NoResult, ValueRefused
-from louver.evaluation import Evaluation, evaluate
+from louver.evaluation import FAILING, Evaluation, evaluate
 from louver.ledger.contract import Ledger
-from louver.ledger.names import RunKey, TaskKey
+from louver.ledger.names import RunKey, TaskKey, place_of
 from louver.ledger.records import TaskRecord
 from louver.node_states import node_states
+from louver.sightings import in_order
 from louver.states import TaskState
 
 __all__ = [
@@ -30,8 +31,6 @@ __all__ = [
     "items_of",
     "run_results",
 ]
-
-_FAILING = (TaskState.FAILED, TaskState.LOST, TaskState.STOPPED)
 
 _TAGS = {
     TaskState.SUCCEEDED: "ok",
@@ -77,6 +76,11 @@ class NodeResult:
     error: NodeError | None = None
 
     @property
+    def place(self) -> str:
+        """Node and map index, for people."""
+        return place_of(self.node, self.map_index)
+
+    @property
     def tag(self) -> str:
         """``ok``, ``failed`` (lost and stopped too), ``skipped`` (cancelled too) or ``open``."""
         return _TAGS.get(self.state, "open")
@@ -94,9 +98,8 @@ class NodeResult:
         """
         if self.ok:
             return self.value
-        index = "" if self.map_index < 0 else f"[{self.map_index}]"
         by_hand = " by hand" if self.state is TaskState.SUCCEEDED else ""
-        raise UpstreamFailed(f"{self.node}{index} is {self.state}{by_hand}; it has no result")
+        raise UpstreamFailed(f"{self.place} is {self.state}{by_hand}; it has no result")
 
 
 def items_of(value: Any, *, node: str) -> Sequence[Any]:
@@ -238,24 +241,14 @@ class RunResults:
     def _count(self) -> dict[str, int]:
         counts: dict[str, int] = {}
         # How often the platform itself has expanded a step, its indexes alone tell.
-        open_names = [node for node in self.definition.nodes if node.over]
-        while open_names:
-            late = []
-            for node in open_names:
-                (source,) = node.over.values()
-                over = self.definition.node(source)
-                if over.mapped:
+        for node in in_order(self.definition) if any(node.over for node in self.definition.nodes) else ():
+            for source in node.over.values():
+                if self.definition.node(source).mapped:
                     if source in counts:
                         counts[node.name] = counts[source]
-                    elif over in open_names:
-                        late.append(node)
                     continue
-                key = TaskKey(self.run.dag_id, self.run.run_id, source)
-                for value in self._deciding(key):
+                for value in self._deciding(TaskKey(self.run.dag_id, self.run.run_id, source)):
                     counts[node.name] = len(items_of(value, node=source))
-            if len(late) == len(open_names):
-                break
-            open_names = late
         return counts
 
     def evaluate(self, *, paused: Collection[str] = ()) -> Evaluation:
@@ -271,7 +264,7 @@ class RunResults:
             if node.branch
             for value in self._deciding(TaskKey(self.run.dag_id, self.run.run_id, node.name))
         }
-        failing = {key.task_id for key, record in self.tasks.items() if record.state in _FAILING}
+        failing = {key.task_id for key, record in self.tasks.items() if record.state in FAILING}
         return evaluate(self.definition, states, paused=paused, chosen=chosen, failing=failing)
 
 

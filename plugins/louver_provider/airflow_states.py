@@ -147,16 +147,22 @@ def settle_for_rules(ti: Any, process: StepProcess) -> set[TaskKey]:
     }
 
 
-def cancel_others(ti: Any, process: StepProcess) -> None:
-    """Cancel what is left of a run that fails fast, where it has failed."""
+def cancel_others(ti: Any, process: StepProcess, *, seen: _Seen | None = None) -> None:
+    """
+    Cancel what is left of a run that fails fast, where it has failed.
+
+    :param seen: of :func:`settle_from_airflow`, where that was done just now.
+    """
     run = process.start.key
     definition = definition_of(run, process.ledger)
     if definition.aggregation != "fail_fast":
         return
-    # What was cleared and is skipped now has not failed any more.
+    if seen is None:
+        # What was cleared and is skipped now has not failed any more.
+        seen = settle_from_airflow(ti, process)
     over = {
         TaskKey(ti.dag_id, ti.run_id, name, index)
-        for name, indexes in settle_from_airflow(ti, process).items()
+        for name, indexes in seen.items()
         for index, state in indexes.items()
         if shown_by(state).over
     }

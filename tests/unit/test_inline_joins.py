@@ -191,6 +191,20 @@ def test_a_mapped_step_over_a_mapped_step_takes_its_list(ledger: Ledger) -> None
     assert done.value == ["2", "4"]
 
 
+def test_a_mapped_step_may_have_the_whole_list_beside_its_item(ledger: Ledger) -> None:
+    """The list may itself be that of a mapped step."""
+    share = {"over": {"row": "double"}, "deps": {"all_rows": "double"}}
+    definition = work(step("rows"), step("double", over={"row": "rows"}), step("share", **share))
+    done = run(
+        ledger,
+        definition,
+        rows=lambda: [1, 3],
+        double=lambda row: row * 2,
+        share=lambda row, all_rows: f"{row} of {sum(all_rows)}",
+    )
+    assert done.value == ["2 of 8", "6 of 8"]
+
+
 def str_of(number: int) -> str:
     return str(number)
 

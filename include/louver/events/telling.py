@@ -87,11 +87,7 @@ def _transition(after: TransitionRecord, before: Record | None) -> Iterator[Even
     common: dict[str, Any] = {
         "subject": _path(after.run_id, after.task_id, *_index(after.map_index)),
         "time": at,
-        "dag_id": after.dag_id,
-        "run_id": after.run_id,
-        "task_id": after.task_id,
-        "map_index": after.map_index,
-        "generation": after.generation,
+        **_task_of(after),
         "attempt": after.attempt,
         "state": str(after.to_state),
         "failure": _kind(after),
@@ -152,11 +148,7 @@ def _effect(after: EffectRecord, before: Record | None) -> Iterator[Event]:
         type=types[after.state],
         subject=_path(after.run_id, after.reference),
         time=at,
-        dag_id=after.dag_id,
-        run_id=after.run_id,
-        task_id=after.task_id,
-        map_index=after.map_index,
-        generation=after.generation,
+        **_task_of(after),
         state=str(after.state),
         from_state=None if known is None else str(known.state),
         seconds=_between(after.started_at, at)
@@ -209,11 +201,7 @@ def _about(
         type=event_type,
         subject=_path(record.run_id, record.request_id),
         time=at,
-        dag_id=record.dag_id,
-        run_id=record.run_id,
-        task_id=record.task_id,
-        map_index=record.map_index,
-        generation=record.generation,
+        **_task_of(record),
         state=str(record.decision),
         from_state=from_state,
         actor=actor,
@@ -243,11 +231,7 @@ def _command(after: CommandRecord, before: Record | None) -> Iterator[Event]:
         type=COMMAND_TYPES[after.state],
         subject=_path(after.run_id, after.command_id),
         time=at,
-        dag_id=after.dag_id,
-        run_id=after.run_id,
-        task_id=after.task_id,
-        map_index=after.map_index,
-        generation=after.generation,
+        **_task_of(after),
         state=str(after.state),
         from_state=None if known is None else str(known.state),
         actor=after.actor,
@@ -255,6 +239,12 @@ def _command(after: CommandRecord, before: Record | None) -> Iterator[Event]:
         seconds=None if after.closed_at is None else _between(after.sent_at, at),
         details={"command_id": after.command_id, "verb": str(after.verb)},
     )
+
+
+def _task_of(row: TransitionRecord | EffectRecord | ApprovalRecord | CommandRecord) -> dict[str, Any]:
+    """Which task the row is about."""
+    names = ("dag_id", "run_id", "task_id", "map_index", "generation")
+    return {name: getattr(row, name) for name in names}
 
 
 def _id(*parts: object) -> str:

@@ -17,6 +17,7 @@ __all__ = [
     "TaskKey",
     "Token",
     "Verb",
+    "place_of",
 ]
 
 
@@ -43,8 +44,17 @@ class TaskKey:
         return RunKey(self.dag_id, self.run_id)
 
     def __str__(self) -> str:
-        index = "" if self.map_index < 0 else f"[{self.map_index}]"
-        return f"{self.dag_id}/{self.run_id}/{self.task_id}{index}"
+        return f"{self.dag_id}/{self.run_id}/{self.place}"
+
+    @property
+    def place(self) -> str:
+        """Task and map index within the run, for people."""
+        return place_of(self.task_id, self.map_index)
+
+
+def place_of(task_id: str, map_index: int) -> str:
+    """``work``, or ``work[3]`` where it is mapped."""
+    return task_id if map_index < 0 else f"{task_id}[{map_index}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -171,9 +171,8 @@ class RunHandle:
         whole = found if isinstance(found, list) else [found]
         lacking = next((each for each in whole if not each.ok), None)
         if lacking is not None:
-            index = "" if lacking.map_index < 0 else f"[{lacking.map_index}]"
             raise NoResult(
-                f"{self._words} {status.state}, but {sink}{index}, whose result is the run's, is "
+                f"{self._words} {status.state}, but {lacking.place}, whose result is the run's, is "
                 f"{lacking.state}; results() has what there is"
             )
         return [each.value for each in whole] if isinstance(found, list) else found.value

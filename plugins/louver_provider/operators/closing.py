@@ -40,8 +40,8 @@ class CompensateOperator(LouverOperator):
         """Bring the ledger up to what Airflow alone knows, then compensate."""
         process = StepProcess.from_context(context, self.workflow.definition, self.log)
         process.ledger.open_run(process.start, now=SystemClock().now())
-        settle_from_airflow(context["ti"], process)
-        cancel_others(context["ti"], process)
+        seen = settle_from_airflow(context["ti"], process)
+        cancel_others(context["ti"], process, seen=seen)
         return process.live(compensate_call(process.start, process.claim))
 
 
@@ -66,10 +66,10 @@ class OutcomeOperator(LouverOperator):
         """Compute and store the run's state."""
         process = StepProcess.from_context(context, self.workflow.definition, self.log)
         process.ledger.open_run(process.start, now=SystemClock().now())
-        settle_from_airflow(context["ti"], process)
-        cancel_others(context["ti"], process)
-        seen = close_run(process.start.key, process.ledger, now=SystemClock().now())
-        process.log.tell("run.closed", "run %s is %s", process.key.run_id, seen.state)
-        if not seen.state.success:
-            raise AirflowFailException(f"run {process.key.run_id} is {seen.state}")
-        return {"state": str(seen.state)}
+        seen = settle_from_airflow(context["ti"], process)
+        cancel_others(context["ti"], process, seen=seen)
+        closed = close_run(process.start.key, process.ledger, now=SystemClock().now())
+        process.log.tell("run.closed", "run %s is %s", process.key.run_id, closed.state)
+        if not closed.state.success:
+            raise AirflowFailException(f"run {process.key.run_id} is {closed.state}")
+        return {"state": str(closed.state)}

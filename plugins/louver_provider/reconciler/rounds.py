@@ -23,7 +23,7 @@ from louver.clock import Clock
 from louver.closing import COMPENSATE, definition_of, paused_nodes
 from louver.definition import Definition
 from louver.errors import LedgerUnavailable, LouverError, describe
-from louver.evaluation import evaluate
+from louver.evaluation import FAILING, evaluate
 from louver.ledger.contract import Ledger
 from louver.ledger.names import RunKey, TaskKey
 from louver.ledger.records import RunRecord, TaskRecord, TransitionRecord
@@ -56,7 +56,6 @@ __all__ = ["Carrier", "Outcome", "Round"]
 _PAGE = 200
 _LIVE = tuple(state for state in RunState if not state.terminal)
 _DEFINITIONS = 500
-_FAILED = (TaskState.FAILED, TaskState.LOST, TaskState.STOPPED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,7 +284,7 @@ class Round:
 
     def _fail_fast(self, run: _Run, parts: _Parts) -> Iterator[Outcome]:
         """Cancel what the process of the failed step could not, where the workflow fails fast."""
-        failed = any(record.state in _FAILED for record in run.tasks.values())
+        failed = any(record.state in FAILING for record in run.tasks.values())
         if run.definition.aggregation != "fail_fast" or not failed or run.seen.over:
             return
         cleared = {key for key, record in run.tasks.items() if was_cleared(record, run.seen.task(key))}
