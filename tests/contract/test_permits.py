@@ -95,6 +95,8 @@ with open_ledger(wanted["url"]) as ledger:
                 if ledger.plan_permits(now=now()).changes:
                     ledger.settle_permits(limits=limits, terms=terms, now=now())
         tell("in", turn)
+        while world.execute("SELECT count(*) FROM told WHERE what = 'in'").fetchone()[0] < wanted["company"]:
+            time.sleep(0.002)
         time.sleep(random.uniform(0, 0.004))
         tell("out", turn)
         world.execute("INSERT OR IGNORE INTO done VALUES (?, ?)", (wanted["number"], turn))
@@ -112,7 +114,8 @@ def url(request, tmp_path):
 class Crowd:
     """Processes that take turns; each says when it is in and when it is out, in a file that is no ledger."""
 
-    def __init__(self, url, world, *, limits, needs, other_needs=None, lease=60.0):
+    def __init__(self, url, world, *, limits, needs, other_needs=None, lease=60.0, company=1):
+        """The first stay in until ``company`` have come in."""
         self.world = world
         self.given = {
             "url": url,
@@ -122,6 +125,7 @@ class Crowd:
             "needs": needs,
             "other_needs": other_needs or needs,
             "lease": lease,
+            "company": company,
         }
         self.children = {}
         self.tries = {}
@@ -189,7 +193,8 @@ class Crowd:
 
 
 def test_there_are_never_more_inside_than_there_is_and_all_have_their_turn(url, tmp_path):
-    with Crowd(url, tmp_path / "world.db", limits={"api": LIMIT}, needs={"api": 1}) as crowd:
+    limits, needs = {"api": LIMIT}, {"api": 1}
+    with Crowd(url, tmp_path / "world.db", limits=limits, needs=needs, company=LIMIT) as crowd:
         crowd.end()
 
     assert crowd.most_inside() == LIMIT
