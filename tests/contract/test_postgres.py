@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from contextlib import closing
 from urllib.parse import quote
 
@@ -342,3 +343,31 @@ def test_an_effect_is_committed_by_its_key_however_many_its_run_has(postgres, op
 
     assert "louver_effect_pkey" in plan
     assert "louver_effect_by_run" not in plan
+
+
+def test_threads_that_come_and_go_share_the_connections_of_those_before_them(postgres, opening):
+    role = postgres.fresh_role()
+    url = postgres.fresh_schema(role=role)
+    scene = Scene(name="threads", open_ledger=lambda: opening(url))
+    token = scene.launch()
+    failures = []
+
+    def work():
+        # More often than a process borrows for: from then on connections are kept.
+        try:
+            for _ in range(20):
+                scene.ledger.advance(token, now=scene.now)
+        except BaseException as error:
+            failures.append(error)
+
+    def in_a_thread():
+        one = threading.Thread(target=work)
+        one.start()
+        one.join()
+        return postgres.sessions(role)
+
+    first = in_a_thread()
+
+    assert len(first) == 1
+    assert [in_a_thread() for _ in range(5)] == [first] * 5
+    assert not failures

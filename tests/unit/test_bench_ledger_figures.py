@@ -38,7 +38,7 @@ def listing(store: str, question: str, seconds: float, *, found: int = 1, scanne
 
 
 def aims(results: Results) -> list[Aim]:
-    return aims_of(results, whole_effect=WHOLE, step=WHOLE)
+    return aims_of(results, whole_effect=WHOLE, steps=(WHOLE,))
 
 
 # Samples

@@ -8,21 +8,30 @@ from uuid import uuid4
 
 from benchmarks.ledger.stage import INTENT, RESULT, Stage, effect_key
 from louver.clock import SystemClock
+from louver.context import TaskContext
 from louver.effects import EffectCall, run_effect
-from louver.ledger.names import RunKey, Verb
+from louver.ledger.names import RunKey, Token, Verb
 from louver.ledger.requests import CommandRequest
 from louver.ports import StepRuntime
 from louver.sessions import Change
 from louver.states import Source, TaskState
 from louver.testing.scene import COMPLETED
 
-__all__ = ["BEGIN_AND_COMMIT", "WHOLE_STEP", "Operations"]
+__all__ = ["BEGIN_AND_COMMIT", "KEPT_STEP", "WHOLE_STEP", "Operations"]
 
 BEGIN_AND_COMMIT = "effect: begin + commit"
 """A whole effect, as issue 3 counts it."""
 
 WHOLE_STEP = "effect: run_effect, whole"
 """The same through the function that ``ctx.effect`` calls."""
+
+KEPT_STEP = "step: ctx.checkpoint, whole"
+"""
+Work whose outcome is kept before the next goes on.
+
+That is what a step of dbos promises: one that was under way in a process that died is done again. An effect
+promises more, and writes twice for it.
+"""
 
 Call = Callable[[int], object]
 Prepare = Callable[[int], Call]
@@ -50,6 +59,7 @@ class Operations:
             "effect: commit": self.commit,
             BEGIN_AND_COMMIT: self.begin_and_commit,
             WHOLE_STEP: self.whole_step,
+            KEPT_STEP: self.kept_step,
             "transition: append": self.advance,
             "checkpoint: save": self.save_checkpoint,
             "result: complete the task": self.complete,
@@ -83,13 +93,7 @@ class Operations:
     def whole_step(self, count: int) -> Call:
         """The same as a step does it: intent hashed, lease kept alive, the clock read, the log told."""
         token = self._stage.task()
-        runtime = StepRuntime(
-            ledger=self._ledger,
-            token=token,
-            clock=SystemClock(),
-            liveness=self._stage.processes,
-            log=_Silence(),
-        )
+        runtime = self._runtime(token)
         calls = [
             EffectCall(
                 scope=f"dag:{token.key.dag_id}",
@@ -102,6 +106,20 @@ class Operations:
             for number in range(count)
         ]
         return lambda number: run_effect(calls[number], runtime)
+
+    def kept_step(self, count: int) -> Call:
+        """One task keeps how far it has come after each piece of its work, as its function does it."""
+        context = TaskContext(runtime=self._runtime(self._stage.task()), upstream={})
+        return lambda number: context.checkpoint(_STATE)
+
+    def _runtime(self, token: Token) -> StepRuntime:
+        return StepRuntime(
+            ledger=self._ledger,
+            token=token,
+            clock=SystemClock(),
+            liveness=self._stage.processes,
+            log=_Silence(),
+        )
 
     def advance(self, count: int) -> Call:
         """One task goes to and fro between two states."""

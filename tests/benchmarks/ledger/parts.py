@@ -55,7 +55,7 @@ def measure_scalings(server: PostgresServer, extent: Extent, threads: Sequence[i
         ledger = opened.enter_context(open_ledger(url, keys=KEYS))
         stage = Stage(ledger)
         operations = Operations(stage)
-        # Each thread has a connection of its own, as each gets one from the ledger's pool.
+        # As many connections as there are threads at once: the ledger keeps as many.
         inserts = [opened.enter_context(bare_inserts(url)) for _ in range(max(threads))]
 
         def bare(number: int, each: int) -> list[Call]:

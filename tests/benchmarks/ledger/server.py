@@ -26,12 +26,22 @@ _SETTINGS = {
     "jit": "off",
     "timezone": "UTC",
 }
-_TOLD = ("fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "shared_buffers")
+_TOLD = (
+    *("fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "shared_buffers"),
+    *("commit_delay", "commit_siblings"),
+)
 
 
-def benchmark_server() -> PostgresServer:
-    """A server of one's own that is as careful as one in earnest; a context manager."""
-    return PostgresServer(settings=_SETTINGS)
+def benchmark_server(*, slower_flush: float = 0.0) -> PostgresServer:
+    """
+    A server of one's own that is as careful as one in earnest; a context manager.
+
+    :param slower_flush: milliseconds by which each flush takes longer than this machine's disk does, as on
+        the disks of a network. The server waits as long before it flushes; who comes meanwhile is flushed
+        with it, as it would be there.
+    """
+    delay = {"commit_delay": str(round(slower_flush * 1000)), "commit_siblings": "0"} if slower_flush else {}
+    return PostgresServer(settings={**_SETTINGS, **delay})
 
 
 def describe(server: PostgresServer) -> dict[str, str]:

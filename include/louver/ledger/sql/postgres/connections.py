@@ -1,10 +1,9 @@
-"""Statements that are each a transaction: on borrowed connections at first, later prepared on one's own."""
+"""Statements that are each a transaction: on borrowed connections at first, later prepared on kept ones."""
 
 from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from enum import Enum
@@ -38,10 +37,10 @@ class Answer(Enum):
 
 class _Held:
     """
-    A connection in autocommit, for one thread of one process.
+    A connection in autocommit, used by one thread at a time.
 
     It was taken out of the pool for good: giving it back and taking it again would cost as much as a
-    statement. The driver closes it where the thread ends, and leaves a parent's alone in a forked child.
+    statement. The driver leaves a parent's alone in a forked child.
     """
 
     def __init__(self, engines: Engines) -> None:
@@ -65,9 +64,10 @@ class Prepared:
     """
     Runs statements in autocommit: a round trip each, and no other.
 
-    A thread that has asked a few times holds a connection from then on, and has the statements prepared
-    there. No connection is asked whether it still lives before it is used; where it does not, the caller is
-    told that the answer is lost and finds out by the common path what became of the statement.
+    A process that has asked a few times keeps connections from then on, as many as it has threads that ask
+    at once, and has the statements prepared there. No connection is asked whether it still lives before it is
+    used; where it does not, the caller is told that the answer is lost and finds out by the common path what
+    became of the statement.
 
     :param engines: where connections come from.
     """
@@ -75,11 +75,13 @@ class Prepared:
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
         self._prepares = True
-        self._own = threading.local()
+        self._asked = (os.getpid(), 0)
+        # The one used last is taken first. Taking and giving back are atomic each, so no lock is needed.
+        self._idle: list[_Held] = []
         self._all: WeakSet[_Held] = WeakSet()
 
     def close(self) -> None:
-        """Close the connections of all threads; twice is fine."""
+        """Close all connections; twice is fine."""
         for held in list(self._all):
             held.close()
 
@@ -89,19 +91,18 @@ class Prepared:
 
         What the server has against it the common path will meet too, and explain.
         """
-        held: _Held | None = getattr(self._own, "held", None)
-        if held is None or held.process != os.getpid() or held.connection.closed:
+        held = self._take()
+        if held is None:
             if self._is_new_here():
                 return self._borrow(statement, values)
             try:
-                held = self._own.held = _Held(self._engines)
+                held = _Held(self._engines)
             except Exception as error:
                 return _not_begun(error)
             self._all.add(held)
         try:
             self._execute(held, statement, values)
             rows: list[tuple[Any, ...]] = held.cursor.fetchall()
-            return rows
         except psycopg2.Error as error:
             if error.pgcode in _POOLER:
                 log.info("prepared statements are not kept between transactions here; doing without")
@@ -109,13 +110,31 @@ class Prepared:
             if _is_lost(held.connection, error):
                 held.close()
                 return Answer.LOST
+            self._idle.append(held)
             return Answer.NOTHING
+        except BaseException:
+            # Interrupted: what the connection is in the middle of, nobody knows.
+            held.close()
+            raise
+        self._idle.append(held)
+        return rows
+
+    def _take(self) -> _Held | None:
+        """A connection that nobody uses, if there is one of this process."""
+        process = os.getpid()
+        while True:
+            try:
+                held = self._idle.pop()
+            except IndexError:
+                return None
+            if held.process == process and not held.connection.closed:
+                return held
 
     def _is_new_here(self) -> bool:
-        """Whether this thread has asked little so far."""
-        process, asked = getattr(self._own, "asked", (None, 0))
+        """Whether this process has asked little so far; of threads that count at once, one may be missed."""
+        process, asked = self._asked
         asked = asked + 1 if process == os.getpid() else 1
-        self._own.asked = (os.getpid(), asked)
+        self._asked = (os.getpid(), asked)
         return asked <= _BORROWS
 
     def _borrow(self, statement: Statement, values: Mapping[str, Any]) -> list[tuple[Any, ...]] | Answer:
