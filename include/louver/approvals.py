@@ -7,7 +7,7 @@ when the answer arrives, when the task resumes, and inside the transaction that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -24,6 +24,7 @@ __all__ = [
     "Answer",
     "Evidence",
     "answer_from",
+    "check_answerable",
     "check_facts",
     "check_use",
     "decide",
@@ -89,6 +90,26 @@ def evidence_of(results: Iterable[CheckpointRecord]) -> Evidence:
     """What the given committed results amount to; their order does not matter."""
     rows = sorted([result.task_id, result.map_index, result.generation, result.digest] for result in results)
     return Evidence(state_version=len(rows), fingerprint=fingerprint(rows))
+
+
+def check_answerable(
+    name: str, *, approvers: Collection[str], four_eyes: bool, requester: str | None
+) -> None:
+    """
+    Whether the request may be made: somebody could approve it, as :func:`decide` decides (case G06).
+
+    Told by the texts alone: that a name and an id are the same person's is seen only where that person
+    answers. Where nobody knows who started the run, four eyes keep nobody from approving.
+
+    :param name: of the approval.
+    :raises ConfigurationError: where whoever may decide it is who started the run.
+    """
+    if four_eyes and requester is not None and set(approvers) == {requester}:
+        raise ConfigurationError(
+            f"approval {name!r} would wait for ever: only {requester!r} may decide it (approvers), and with "
+            "four_eyes may not approve it, having started the run. Start the run as somebody else, or name "
+            "another approver in the definition"
+        )
 
 
 def decide(record: ApprovalRecord, answer: Answer, *, now: datetime) -> ApprovalRecord:

@@ -10,6 +10,7 @@ from typing import Any
 
 from louver.definition import ApprovalNode, Definition, Node, Step
 from louver.errors import ConfigurationError, DefinitionError
+from louver.plain_functions import why_not_plain
 from louver.references import resolve
 
 __all__ = ["Workflow", "bind", "check_signature"]
@@ -41,7 +42,8 @@ def bind(definition: Definition, tasks: Mapping[str, Callable[..., Any]] | None 
 
     :param tasks: functions by ``package.module:function`` or by node name; what is missing is imported.
     :raises DefinitionError: naming workflow and node, where a function cannot be found, lacks a parameter
-        that the definition gives, or needs one that it does not.
+        that the definition gives, needs one that it does not, or has done nothing when it returns, as an
+        async one.
     """
     try:
         return _bind(definition, dict(tasks or {}))
@@ -109,11 +111,14 @@ def _by_name(parameters: Mapping[str, inspect.Parameter]) -> set[str]:
 
 def check_signature(node: Node, function: Callable[..., Any]) -> None:
     """
-    Hold what the definition gives to what the function takes (case J07).
+    Hold what the definition gives to what the function takes (case J07), and the function to its giving a
+    result.
 
     :raises DefinitionError: naming the node, who gives, and the parameter.
     """
     attribute = _attribute(node)
+    if (why := why_not_plain(function)) is not None:
+        raise DefinitionError(f"{_path(node)} {why}", node=node.name, attribute=attribute)
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError) as error:

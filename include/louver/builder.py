@@ -28,7 +28,7 @@ from louver.errors import ConfigurationError, DefinitionError, ValueRefused
 from louver.graph_builder import GraphBuilder
 from louver.marks import StepMark
 from louver.placeholders import NodeRef, Placeholder
-from louver.policies import RetryPolicy
+from louver.policies import CompensationPolicy, RetryPolicy
 from louver.timeouts import Timeouts
 
 __all__ = ["BuiltWorkflow", "GraphBuilder", "NodeRef", "Placeholder", "WorkflowTemplate", "workflow"]
@@ -61,6 +61,7 @@ def workflow(
     resources: Mapping[str, int] | None = None,
     aggregation: str = "skip_downstream",
     on_change: str = "fail",
+    compensation: CompensationPolicy | None = None,
     event_type: str | None = None,
 ) -> Callable[[Callable[..., Any]], WorkflowTemplate]:
     """
@@ -75,6 +76,8 @@ def workflow(
     :param resources: what a step shares with others, by name, to units.
     :param aggregation: ``skip_downstream`` or ``fail_fast``.
     :param on_change: ``fail``, ``finish_old`` or ``accept_compatible``.
+    :param compensation: how a run without success is compensated; by default the rest goes on where an undo
+        failed.
     :param event_type: the CloudEvents type that starts a run.
     :raises DefinitionError: where the function cannot declare a workflow.
     """
@@ -89,6 +92,7 @@ def workflow(
             ),
             aggregation=aggregation,
             on_change=on_change,
+            compensation=compensation,
             event_type=event_type,
         )
 
@@ -117,6 +121,7 @@ class WorkflowTemplate:
         defaults: StepMark,
         aggregation: str = "skip_downstream",
         on_change: str = "fail",
+        compensation: CompensationPolicy | None = None,
         event_type: str | None = None,
     ) -> None:
         self.function = function
@@ -125,6 +130,7 @@ class WorkflowTemplate:
         self._step_defaults = defaults
         self._aggregation = aggregation
         self._on_change = on_change
+        self._compensation = CompensationPolicy() if compensation is None else compensation
         self._event_type = event_type
         self._parameters = _run_parameters(function, workflow=name)
         self.__doc__ = function.__doc__
@@ -204,6 +210,7 @@ class WorkflowTemplate:
                 event_type=event_type,
                 aggregation=self._aggregation,
                 on_change=self._on_change,
+                compensation=self._compensation,
             )
         except DefinitionError as error:
             raise (error if error.source else error.within(self.name)) from error.__cause__

@@ -27,6 +27,7 @@ from louver.graph_builder import GraphBuilder
 from louver.mapped_items import gathered
 from louver.marks import StepMark
 from louver.placeholders import NodeRef, Placeholder
+from louver.policies import CompensationPolicy
 
 __all__ = [
     "Canvas",
@@ -84,7 +85,13 @@ class Canvas:
         raise NotImplementedError
 
     def build(
-        self, name: str, version: str, *, aggregation: str = "skip_downstream", on_change: str = "fail"
+        self,
+        name: str,
+        version: str,
+        *,
+        aggregation: str = "skip_downstream",
+        on_change: str = "fail",
+        compensation: CompensationPolicy | None = None,
     ) -> BuiltWorkflow:
         """
         The workflow, its functions with it.
@@ -105,12 +112,13 @@ class Canvas:
                 sink=sink.name,
                 aggregation=aggregation,
                 on_change=on_change,
+                compensation=CompensationPolicy() if compensation is None else compensation,
             )
         except DefinitionError as error:
             raise error.within(name) from error.__cause__
         return BuiltWorkflow(definition=definition, tasks=drawing.wf.tasks, tags=drawing.wf.tags)
 
-    def definition(self, name: str, version: str, **head: str) -> Definition:
+    def definition(self, name: str, version: str, **head: Any) -> Definition:
         """
         The workflow as a definition; arguments as for :meth:`build`.
 

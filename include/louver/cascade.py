@@ -8,7 +8,7 @@ first; the reconciler does what is left. A task that is missed all the same find
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from uuid import uuid4
 
@@ -24,12 +24,23 @@ from louver.results import RunResults
 from louver.sessions import Change
 from louver.states import Source, TaskState
 
-__all__ = ["ORCHESTRATION", "blamed", "cancel", "cancelled", "cascade", "decide_cascade", "fate_of"]
+__all__ = [
+    "ORCHESTRATION",
+    "blamed",
+    "cancel",
+    "cancelled",
+    "cascade",
+    "decide_cascade",
+    "fate_of",
+    "never_began",
+    "skipped",
+]
 
 ORCHESTRATION = "louver"
 """The actor of a command that nobody gave."""
 
-_NOT_BEGUN = frozenset({TaskState.PENDING, TaskState.BLOCKED, TaskState.QUEUED, TaskState.RETRY_WAIT})
+_UNSTARTED = frozenset({TaskState.PENDING, TaskState.BLOCKED})
+_NOT_BEGUN = _UNSTARTED | frozenset({TaskState.QUEUED, TaskState.RETRY_WAIT})
 
 
 def blamed(results: RunResults) -> str:
@@ -140,12 +151,39 @@ def fate_of(
     evaluation = results.evaluation
     if key.task_id in (*evaluation.cancelled, *evaluation.cancelling):
         return cancelled(blamed(results))
-    if key.task_id not in evaluation.skipped:
-        return None
-    upstream = [evaluation.states[name] for name in node.upstream]
+    return skipped(results, key.task_id) if key.task_id in evaluation.skipped else None
+
+
+def skipped(results: RunResults, name: str) -> Change:
+    """The transition of a task that its upstreams, or a branch before it, keep from running."""
+    node, states = results.definition.node(name), results.states
+    upstream = [states[before] for before in node.upstream]
     if may_run(node, upstream) is False:
-        shown = ", ".join(f"{name} {state}" for name, state in zip(node.upstream, upstream, strict=True))
+        shown = ", ".join(f"{before} {states[before]}" for before in node.upstream)
         why = f"join {node.join}: {shown}"
+    elif results.counts.get(name) == 0:
+        why = "there is nothing to map it over"
     else:
         why = "a branch went another way"
     return Change(to=TaskState.SKIPPED, trigger="orchestrator:upstream", reason=why)
+
+
+def never_began(results: RunResults) -> Iterator[tuple[TaskKey, Change]]:
+    """
+    Tasks that never will run, and that nothing tells of yet, with the transition that does.
+
+    A mapped step of which no index has begun is told of as a whole, as the platform does.
+    """
+    for name in results.definition.names:
+        state = results.states[name]
+        if state not in (TaskState.SKIPPED, TaskState.CANCELLED):
+            continue
+        change = skipped(results, name) if state is TaskState.SKIPPED else cancelled(blamed(results))
+        run = results.run
+        keys = [TaskKey(run.dag_id, run.run_id, name, index) for index in results.indexes(name)]
+        if not any(key in results.tasks for key in keys):
+            keys = [TaskKey(run.dag_id, run.run_id, name)]
+        for key in keys:
+            record = results.tasks.get(key)
+            if record is None or record.state in _UNSTARTED:
+                yield key, change

@@ -82,7 +82,11 @@ def overview(run: RunKey, ledger: Ledger) -> RunOverview:
     evaluation = results.evaluate(paused=paused)
     count = tally(ledger.list_effects(run))
     state = final_state(
-        evaluation.forward, undone=count.undone, failed=count.failed, outstanding=count.outstanding
+        evaluation.forward,
+        undone=count.undone,
+        failed=count.failed,
+        outstanding=count.outstanding,
+        stop=definition.compensation.stops,
     )
     return RunOverview(definition=definition, state=state, evaluation=evaluation)
 
@@ -110,7 +114,7 @@ def compensate_call(start: RunStart, claim: Claim) -> TaskCall:
             return {"forward": str(forward), "undone": [], "standing": []}
         runtime.ledger.set_run_state(start.key, RunState.COMPENSATING, reason=str(forward), now=runtime.now())
         runtime.log.tell("compensation.started", "the run ended %s: compensating", forward)
-        report = compensate_run(start.key, runtime)
+        report = compensate_run(start.key, runtime, seen.definition.compensation)
         if report.failed:
             raise CompensationFailed(
                 f"these effects could not be undone and wait for a person: {', '.join(report.failed)}"

@@ -12,18 +12,15 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from louver.effects import EffectCall, run_effect, settle_in_progress, verify_effect
+from louver.effects import QUIESCE, EffectCall, quiet_time, run_effect, settle_in_progress, verify_effect
 from louver.errors import EffectInProgress, EffectUnknown, IntegrityError, LedgerError, describe
 from louver.ledger.names import EffectKind, EffectState, OnUnknown, RunKey
 from louver.ledger.records import EffectRecord
-from louver.policies import RetryPolicy, decide_retry
+from louver.policies import CompensationPolicy, RetryPolicy, decide_retry
 from louver.ports import StepRuntime
 from louver.references import resolve
 
-__all__ = ["UNDO_RETRY", "CompensationReport", "Tally", "Undo", "compensate_run", "plan_undos", "tally"]
-
-UNDO_RETRY = RetryPolicy(max_attempts=3, delay=timedelta(seconds=1))
-"""How often an undo is tried where trying again is safe."""
+__all__ = ["CompensationReport", "Tally", "Undo", "compensate_run", "plan_undos", "tally"]
 
 _POLL = timedelta(seconds=1)
 
@@ -60,6 +57,8 @@ class CompensationReport:
     :param undone: effects undone by this call, in the order it undid them.
     :param failed: effects that wait for a person.
     :param standing: effects without a recorded compensation; they are left as they are.
+
+    Where an undo that failed ends it, the effects that it did not come to are in none of them.
     """
 
     undone: tuple[str, ...] = ()
@@ -78,7 +77,7 @@ class Tally:
 
 def tally(effects: Iterable[EffectRecord]) -> Tally:
     """Count the run's own effects; undos are counted by what they undo."""
-    forward = [effect for effect in effects if effect.kind is EffectKind.FORWARD]
+    forward = _forward(effects)
     return Tally(
         undone=sum(effect.state is EffectState.UNDONE for effect in forward),
         failed=sum(effect.state is EffectState.UNDO_FAILED for effect in forward),
@@ -91,6 +90,11 @@ def tally(effects: Iterable[EffectRecord]) -> Tally:
     )
 
 
+def _forward(effects: Iterable[EffectRecord]) -> list[EffectRecord]:
+    """What the run has done; undos are not, nor is what a run that had its id before has left standing."""
+    return [effect for effect in effects if effect.kind is EffectKind.FORWARD and not effect.outlived]
+
+
 def plan_undos(effects: Iterable[EffectRecord]) -> list[EffectRecord]:
     """
     What has to be undone, in the order to do it: unknown effects first, then the newest commit first.
@@ -98,9 +102,7 @@ def plan_undos(effects: Iterable[EffectRecord]) -> list[EffectRecord]:
     An unknown one began after everything that its step knew to be committed.
     """
     standing = [
-        effect
-        for effect in effects
-        if effect.kind is EffectKind.FORWARD and effect.state in (EffectState.COMMITTED, EffectState.UNKNOWN)
+        effect for effect in _forward(effects) if effect.state in (EffectState.COMMITTED, EffectState.UNKNOWN)
     ]
     return sorted(
         standing,
@@ -113,23 +115,31 @@ def plan_undos(effects: Iterable[EffectRecord]) -> list[EffectRecord]:
     )
 
 
-def compensate_run(run: RunKey, runtime: StepRuntime) -> CompensationReport:
+def compensate_run(
+    run: RunKey, runtime: StepRuntime, policy: CompensationPolicy | None = None
+) -> CompensationReport:
     """
     Undo the run's effects. Resumable at every point: called again, it goes on with what is left.
 
-    Where an undo fails after its attempts, the rest goes on and the effect waits for a person (case E06).
+    Where an undo fails after its attempts, the effect waits for a person, and the policy says whether the
+    rest goes on (case E06). With ``stop`` nothing is undone while an effect of the run waits so.
 
+    :param policy: by default the rest goes on.
     :raises EffectInProgress: while some process may still be inside a ``perform``.
     :raises LedgerError: where the ledger fails; nothing is taken for undone then.
     """
+    policy = policy or CompensationPolicy()
     _quiesce(run, runtime)
     effects = runtime.ledger.list_effects(run)
     undone: list[str] = []
     # An earlier call may have given some up already: they still wait for a person.
-    failed = [effect.reference for effect in effects if effect.state is EffectState.UNDO_FAILED]
+    failed = [one.reference for one in _forward(effects) if one.state is EffectState.UNDO_FAILED]
     standing: list[str] = []
     for effect in plan_undos(effects):
-        outcome = _compensate(effect, runtime)
+        if failed and policy.stops:
+            runtime.log.tell("compensation.stopped", "the rest stands: %s waits for a person", failed[0])
+            break
+        outcome = _compensate(effect, runtime, policy.retry)
         {EffectState.UNDONE: undone, EffectState.UNDO_FAILED: failed}.get(outcome, standing).append(
             effect.reference
         )
@@ -138,9 +148,11 @@ def compensate_run(run: RunKey, runtime: StepRuntime) -> CompensationReport:
 
 def _quiesce(run: RunKey, runtime: StepRuntime) -> None:
     """Wait until no process can be inside a ``perform``; verify what is unknown then."""
-    deadline = runtime.now() + _PATIENCE
+    patience = runtime.now() + _PATIENCE
     for effect in runtime.ledger.list_effects(run):
         current: EffectRecord | None = effect
+        # Of a process that lives no more, nothing is in progress then.
+        deadline = max(patience, effect.lease_until + quiet_time(effect))
         while current is not None and current.state is EffectState.STARTED:
             if settle_in_progress(current, runtime) is None:
                 if runtime.now() >= deadline:
@@ -167,7 +179,7 @@ def _quiesce(run: RunKey, runtime: StepRuntime) -> None:
                 )
 
 
-def _compensate(effect: EffectRecord, runtime: StepRuntime) -> EffectState:
+def _compensate(effect: EffectRecord, runtime: StepRuntime, retry: RetryPolicy) -> EffectState:
     try:
         # What its row says is believed only where the ledger vouches for it.
         intent, result = runtime.ledger.load_effect(effect)
@@ -189,7 +201,7 @@ def _compensate(effect: EffectRecord, runtime: StepRuntime) -> EffectState:
         except EffectUnknown as error:
             return _give_up(effect, runtime, describe(error))
         except Exception as error:
-            decision = decide_retry(UNDO_RETRY, error, failures=attempt)
+            decision = decide_retry(retry, error, failures=attempt, seed=effect.reference)
             reason = f"{decision.reason}: {describe(error)}"
             runtime.log.tell("undo.attempt_failed", "undo of effect %s: %s", effect.reference, reason)
             if not decision.retry:
@@ -225,6 +237,8 @@ def _undo_call(effect: EffectRecord, intent: Any, result: Any) -> EffectCall:
         perform=perform,
         provider_idempotent=effect.provider_idempotent,
         on_unknown=OnUnknown.RETRY if effect.provider_idempotent else OnUnknown.MANUAL,
+        # It is the same provider.
+        quiesce=max(QUIESCE, quiet_time(effect)),
     )
 
 

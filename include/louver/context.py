@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn, Protocol
 
-from louver.effects import EffectCall, Verification, run_effect
+from louver.effects import QUIESCE, EffectCall, Verification, run_effect
 from louver.errors import ApprovalStale, ConfigurationError, StepSkipped, require_text
 from louver.ledger.names import OnUnknown
 from louver.ledger.records import STATE
-from louver.ledger.requests import Progress
+from louver.plain_functions import why_not_plain
 from louver.ports import StepRuntime
 from louver.references import path_of
+from louver.timeouts import duration_in
 
 __all__ = ["ContextLog", "TaskContext"]
 
@@ -80,7 +82,7 @@ class TaskContext:
         self._guard = guard
         self._approval = approval
         self._ask_anew = ask_anew
-        self.upstream: Mapping[str, Any] = MappingProxyType(dict(upstream))
+        self.upstream: Mapping[str, Any] = MappingProxyType(upstream)
         self.log = ContextLog(_tell=runtime.log.tell)
 
     @property
@@ -191,6 +193,9 @@ class TaskContext:
         """
         Tell how far the step is; a side path that never fails it, and no sign of life (row T8).
 
+        What cannot be kept (a number that is none or not finite, a unit with a NUL) is left out, and the log
+        says so.
+
         :param done: how much, in ``unit``.
         :param total: of how much.
         :param message: goes to the task's log alone.
@@ -199,7 +204,7 @@ class TaskContext:
             self.log.info("%s", message)
         supervision = self._runtime.supervision
         if supervision is not None:
-            supervision.tell_progress(Progress(done=float(done), total=total, unit=unit))
+            supervision.tell_progress(done, total, unit)
 
     def restore(self, default: Any = None) -> Any:
         """
@@ -222,6 +227,7 @@ class TaskContext:
         verify: Callable[[str], Verification] | None = None,
         on_unknown: str | None = None,
         approval: str | bool | None = None,
+        provider_timeout: float | timedelta | None = None,
     ) -> Any:
         """
         Act on the world, once (semantics section 3).
@@ -241,12 +247,16 @@ class TaskContext:
             provider) or ``manual`` (the default otherwise).
         :param approval: by default the step's approval guards every effect of it; ``False`` says that this
             one needs none.
+        :param provider_timeout: how long the provider may still act after this process is gone, in seconds or
+            as a timedelta; by default 30 s. So long, after its lease, the effect counts as in progress.
         :returns: the recorded result, on every later call too.
         :raises EffectConflict: the key is in use with another intent.
         :raises EffectInProgress: another process is at it.
         :raises EffectUnknown: nobody knows whether it happened; it waits for a person.
         :raises ConfigurationError: arguments that cannot be used.
         """
+        if (why := why_not_plain(perform)) is not None:
+            raise ConfigurationError(f"effect {name!r}: perform {why}")
         call = self._effect_call(
             name=require_text("name", name),
             key=key,
@@ -258,6 +268,7 @@ class TaskContext:
             on_unknown=on_unknown,
             provider_idempotent=provider_idempotent,
             guarded_by=self._guarded_by(name, approval),
+            quiesce=_quiesce(name, provider_timeout),
         )
         try:
             return run_effect(call, self._runtime)
@@ -318,3 +329,14 @@ class TaskContext:
             on_unknown=OnUnknown(choice),
             **others,
         )
+
+
+def _quiesce(name: str, provider_timeout: Any) -> timedelta:
+    if provider_timeout is None:
+        return QUIESCE
+    given = duration_in(provider_timeout)
+    if given is None:
+        raise ConfigurationError(
+            f"effect {name!r}: provider_timeout must be a time of 1 ms to 3650 days, or nothing"
+        )
+    return given

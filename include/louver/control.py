@@ -8,8 +8,8 @@ start.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
 
@@ -30,6 +30,8 @@ __all__ = [
     "judge_command",
     "open_commands",
     "send",
+    "standing_pause",
+    "whole_step_commands",
 ]
 
 
@@ -91,6 +93,39 @@ def open_commands(commands: Sequence[CommandRecord], *, generation: int) -> list
     ]
 
 
+def standing_pause(record: TaskRecord, commands: Iterable[CommandRecord]) -> CommandRecord | None:
+    """
+    The pause that whoever begins the task anew has to keep; None where there is none, or it was taken back.
+
+    A paused task is not run by another way to start it: a clear, or the death of the process it was paused in
+    (case B08). Only a resume lets it go on. What came too late, for a task that is over, is no pause.
+
+    :param record: the task as it was left.
+    :param commands: to this task.
+    """
+    mine = [command for command in commands if command.generation == record.generation]
+    pending = open_commands(mine, generation=record.generation)
+    if record.state.terminal or any(command.verb is not Verb.PAUSE for command in pending):
+        return None
+    if not is_pause(record):
+        return pending[0] if pending else None
+    done = [c for c in mine if c.verb is Verb.PAUSE and c.state is CommandState.DONE and c.closed_at]
+    return max(done, key=lambda command: (command.closed_at, command.command_id), default=None)
+
+
+def whole_step_commands(commands: Iterable[CommandRecord], *, since: datetime) -> list[CommandRecord]:
+    """
+    What an index of a mapped step has to meet when it is opened for the first time.
+
+    Before a mapped step is expanded nobody knows its indexes, so it is asked as a whole. Each index meets
+    that, and the command itself stays open for the others until all of them are over.
+
+    :param commands: to the step as a whole (map index -1).
+    :param since: when its run began; what is older was meant for a deleted run of the same id.
+    """
+    return [command for command in commands if command.closed_at is None and command.sent_at >= since]
+
+
 def judge_command(verb: Verb, record: TaskRecord | None, pending: Sequence[CommandRecord]) -> None:
     """
     Whether the command makes sense now.
@@ -133,25 +168,29 @@ class Sent:
     state: TaskState
 
 
-def send(ledger: Ledger, request: CommandRequest, *, now: datetime) -> Sent:
+def send(
+    ledger: Ledger, request: CommandRequest, *, known: Iterable[CommandRecord] | None = None, now: datetime
+) -> Sent:
     """
     Write the command down, if it makes sense.
 
     A resume before a pause was taken up takes that pause back; then nothing is left to be carried out.
 
+    :param known: commands to the run, where they were read already; without it those to the task are read.
     :raises CommandRefused: where it makes none.
     :raises LedgerError: where the run is not in the ledger.
     """
     key = request.task
     record = ledger.get_task(key)
     generation = record.generation if record is not None else 1
-    known = [
-        command
-        for command in ledger.list_commands(key.run, task_id=key.task_id)
-        if command.task == key and command.command_id != request.command_id
-    ]
-    pending = open_commands(known, generation=generation)
-    judge_command(request.verb, record, pending)
+    if known is None:
+        known = ledger.list_commands(key.run, task_id=key.task_id)
+    others = [command for command in known if command.command_id != request.command_id]
+    pending = open_commands([one for one in others if one.task == key], generation=generation)
+    step = replace(key, map_index=-1)
+    # What an index that was not opened yet will meet, beside what it was told itself.
+    to_come = [one for one in others if record is None and one.task == step != key and one.closed_at is None]
+    judge_command(request.verb, record, [*pending, *to_come])
     state = record.state if record is not None else TaskState.PENDING
     if request.verb is Verb.RESUME:
         for pause in pending:

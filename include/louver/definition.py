@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -25,6 +25,7 @@ from louver.definition_checks import (
 from louver.errors import DefinitionError, ValueRefused
 from louver.node_checks import NAME, ON_FAILURE, RESERVED_NAMES, check_choice, texts_in
 from louver.nodes import ApprovalNode, Node, OnFailure, Step
+from louver.policies import CompensationPolicy
 
 __all__ = [
     "AGGREGATIONS",
@@ -65,6 +66,7 @@ class Definition:
     :param on_change: what becomes of a run that began with another definition of this name
         (:mod:`louver.versions`): ``fail``, ``finish_old`` or ``accept_compatible``. That of the definition
         deployed now counts.
+    :param compensation: how a run without success is compensated (case E06).
     :raises DefinitionError: duplicate name, self-dependency, cycle, unknown dependency or parameter, an
         approval that does not match its step, a branch with nothing to choose, empty workflow, unknown sink
         (row W4).
@@ -78,6 +80,7 @@ class Definition:
     sink: str | None = None
     aggregation: str = "skip_downstream"
     on_change: str = "fail"
+    compensation: CompensationPolicy = field(default_factory=CompensationPolicy)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", tuple(self.nodes))
@@ -108,6 +111,8 @@ class Definition:
             raise DefinitionError("must be a non-empty string", attribute="event_type")
         check_choice(self.aggregation, AGGREGATIONS, node=None, attribute="aggregation")
         check_choice(self.on_change, ON_CHANGE, node=None, attribute="on_change")
+        if not isinstance(self.compensation, CompensationPolicy):
+            raise DefinitionError("must be a CompensationPolicy", attribute="compensation")
 
     def _check_form(self) -> None:
         """Whatever a text of the definition may hold, its fingerprint can be computed; it is kept."""

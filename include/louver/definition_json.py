@@ -14,7 +14,7 @@ from typing import Any
 
 from louver.definition import ApprovalNode, Definition, Node, Step
 from louver.errors import DefinitionError
-from louver.policies import Backoff, RetryPolicy
+from louver.policies import UNDO_RETRY, Backoff, CompensationPolicy, RetryPolicy
 from louver.timeouts import Timeouts
 
 __all__ = ["read_definition", "read_definition_form", "write_definition"]
@@ -160,6 +160,7 @@ def _definition(content: Any) -> Definition:
     sink = reader.take("sink", (str, type(None)), "the name of a step", None)
     aggregation = reader.take("aggregation", str, "a string", "skip_downstream")
     on_change = reader.take("on_change", str, "a string", "fail")
+    compensation = _compensation(reader)
     nodes = reader.take("steps", list, "a list of steps")
     reader.done()
     return Definition(
@@ -170,6 +171,7 @@ def _definition(content: Any) -> Definition:
         sink=sink,
         aggregation=aggregation,
         on_change=on_change,
+        compensation=compensation,
         nodes=[_node(entry, index) for index, entry in enumerate(nodes)],
     )
 
@@ -202,7 +204,7 @@ def _node(content: Any, index: int) -> Node:
         build = Step
         common |= {
             "task": reader.take("task", str, "'package.module:function'"),
-            "retry": _retry(reader),
+            "retry": _retry(reader, RetryPolicy()),
             "timeouts": _timeouts(reader),
             "approval": reader.take("approval", (str, type(None)), "the name of an approval", None),
             "queue": reader.take("queue", (str, type(None)), "a string", None),
@@ -243,10 +245,23 @@ def _effect(reader: _Reader) -> dict[str, Any]:
     return values
 
 
-def _retry(reader: _Reader) -> RetryPolicy:
+def _compensation(reader: _Reader) -> CompensationPolicy:
+    if not reader.has("compensation"):
+        return CompensationPolicy()
+    policy = _Reader(reader.take("compensation", dict, "an object"), node=None, path="compensation")
+    values: dict[str, Any] = {
+        "on_failure": policy.take("on_failure", str, "a string", "go_on"),
+        "retry": _retry(policy, UNDO_RETRY),
+    }
+    policy.done()
+    return CompensationPolicy(**values)
+
+
+def _retry(reader: _Reader, default: RetryPolicy) -> RetryPolicy:
     if not reader.has("retry"):
-        return RetryPolicy()
-    retry = _Reader(reader.take("retry", dict, "an object"), node=reader.node, path="retry")
+        return default
+    path = f"{reader.path}.retry" if reader.path else "retry"
+    retry = _Reader(reader.take("retry", dict, "an object"), node=reader.node, path=path)
     backoff = retry.take("backoff", str, "a string", str(Backoff.FIXED))
     if backoff not in {str(choice) for choice in Backoff}:
         raise retry.error("backoff", "must be 'fixed' or 'exponential'")
@@ -262,7 +277,7 @@ def _retry(reader: _Reader) -> RetryPolicy:
     try:
         return RetryPolicy(backoff=Backoff(backoff), **values)
     except DefinitionError as error:
-        raise DefinitionError(error.reason, node=reader.node, attribute=error.attribute) from None
+        raise reader.error(error.attribute, error.reason) from None
 
 
 def _timeouts(reader: _Reader) -> Timeouts:
@@ -301,6 +316,10 @@ def write_definition(definition: Definition) -> dict[str, Any]:
         **_used(
             aggregation=(definition.aggregation, "skip_downstream"),
             on_change=(definition.on_change, "fail"),
+            compensation=(
+                _write_compensation(definition.compensation),
+                _write_compensation(CompensationPolicy()),
+            ),
         ),
         "steps": [_write_node(node) for node in definition.nodes],
     }
@@ -312,6 +331,24 @@ def _used(**members: tuple[Any, Any]) -> dict[str, Any]:
     the fingerprint they had.
     """
     return {name: value for name, (value, default) in members.items() if value != default}
+
+
+def _write_compensation(policy: CompensationPolicy) -> dict[str, Any]:
+    return {"on_failure": policy.on_failure, "retry": _write_retry(policy.retry)}
+
+
+def _write_retry(policy: RetryPolicy) -> dict[str, Any]:
+    return {
+        "max_attempts": policy.max_attempts,
+        "delay_seconds": policy.delay.total_seconds(),
+        "backoff": str(policy.backoff),
+        "max_delay_seconds": policy.max_delay.total_seconds(),
+        **_used(
+            jitter=(float(policy.jitter), 0.0),
+            fatal=(list(policy.fatal), []),
+            retryable=(list(policy.retryable), []),
+        ),
+    }
 
 
 def _write_node(node: Node) -> dict[str, Any]:
@@ -332,7 +369,6 @@ def _write_node(node: Node) -> dict[str, Any]:
                 "four_eyes": node.four_eyes,
             }
         }
-    policy = node.retry
     undo = None if node.compensate is None else {"undo": node.compensate, "on_unknown": node.on_unknown}
     limits = {
         f"{name}_seconds": limit.total_seconds()
@@ -357,17 +393,7 @@ def _write_node(node: Node) -> dict[str, Any]:
         )
         | {
             "task": node.task,
-            "retry": {
-                "max_attempts": node.retry.max_attempts,
-                "delay_seconds": node.retry.delay.total_seconds(),
-                "backoff": str(node.retry.backoff),
-                "max_delay_seconds": node.retry.max_delay.total_seconds(),
-                **_used(
-                    jitter=(float(policy.jitter), 0.0),
-                    fatal=(list(policy.fatal), []),
-                    retryable=(list(policy.retryable), []),
-                ),
-            },
+            "retry": _write_retry(node.retry),
             "approval": node.approval,
             "queue": node.queue,
             "priority": node.priority,

@@ -9,6 +9,7 @@ exactly-once in somebody else's system: where a process dies between the act and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
@@ -31,6 +32,7 @@ from louver.leases import kept_alive
 from louver.ledger.names import EffectKind, EffectState, OnUnknown
 from louver.ledger.records import EffectRecord
 from louver.ledger.requests import BeginOutcome, EffectRequest
+from louver.plain_functions import check_returned
 from louver.ports import StepRuntime
 from louver.references import resolve
 
@@ -42,6 +44,7 @@ __all__ = [
     "EffectCall",
     "Verification",
     "decide_begin",
+    "quiet_time",
     "run_effect",
     "settle_in_progress",
     "verify_effect",
@@ -51,7 +54,7 @@ LEASE = timedelta(seconds=60)
 """How long a process may be inside ``perform`` without a sign of life."""
 
 QUIESCE = timedelta(seconds=30)
-"""How long after the lease a killed process and its provider may still act."""
+"""How long after the lease a killed process and its provider may still act, unless the author says."""
 
 ACTS: Mapping[EffectKind, str] = MappingProxyType(
     {EffectKind.FORWARD: "perform", EffectKind.UNDO: "undo.perform"}
@@ -132,6 +135,7 @@ class EffectCall:
     :param perform: is handed the provider's idempotency key and returns a typed value.
     :param undo: import path of the compensation.
     :param verify: import path of ``verify(key) -> Verification``.
+    :param quiesce: how long the provider may still act after the process is gone (section 3, point 5).
     """
 
     scope: str
@@ -146,6 +150,7 @@ class EffectCall:
     guarded_by: str | None = None
     kind: EffectKind = EffectKind.FORWARD
     undoes: str | None = None
+    quiesce: timedelta = QUIESCE
 
     def __post_init__(self) -> None:
         if self.on_unknown is OnUnknown.RETRY and not self.provider_idempotent:
@@ -169,7 +174,7 @@ def run_effect(call: EffectCall, runtime: StepRuntime) -> Any:
     # Written canonically once: for its hash, and for the envelope it is kept in.
     call = replace(call, intent=Canonical.of(call.intent))
     intent_hash = call.intent.fingerprint
-    deadline = runtime.now() + LEASE + QUIESCE
+    since = runtime.now()
     while True:
         begun = runtime.ledger.begin_effect(
             runtime.token, _request(call, intent_hash, runtime), now=runtime.now()
@@ -183,8 +188,9 @@ def run_effect(call: EffectCall, runtime: StepRuntime) -> Any:
             return _perform(call, record, runtime)
         if begun.outcome is BeginOutcome.IN_PROGRESS:
             if settle_in_progress(record, runtime) is None:
-                if runtime.now() >= deadline:
-                    until = record.lease_until + timedelta(seconds=record.quiesce_seconds)
+                # Were its process dead, its lease and the quiet time would be over by now.
+                if runtime.now() >= since + LEASE + quiet_time(record):
+                    until = record.lease_until + quiet_time(record)
                     raise EffectInProgress(
                         f"effect {record.reference} is in progress elsewhere until {until.isoformat()}",
                         until=until,
@@ -211,19 +217,25 @@ def _request(call: EffectCall, intent_hash: str, runtime: StepRuntime) -> Effect
         provider_idempotent=call.provider_idempotent,
         guarded_by=call.guarded_by,
         lease_until=runtime.now() + LEASE,
-        quiesce_seconds=QUIESCE.total_seconds(),
+        quiesce_seconds=call.quiesce.total_seconds(),
     )
+
+
+def quiet_time(record: EffectRecord) -> timedelta:
+    """How long after its lease the effect may still happen."""
+    return timedelta(seconds=record.quiesce_seconds)
 
 
 def settle_in_progress(record: EffectRecord, runtime: StepRuntime) -> EffectRecord | None:
     """
-    Started to unknown, if nobody can be inside ``perform`` any more; None while somebody may.
+    Started to unknown, if the effect cannot happen any more; None while it may.
 
-    That takes proof of death, or lease and quiesce to be over (section 3, point 5).
+    That takes proof of death, or lease and quiesce to be over (section 3, point 5). The proof is about the
+    process alone: where the author says that the provider goes on for longer, it is waited for all the same.
     """
-    if runtime.liveness.proves_dead(record.process):
+    if quiet_time(record) <= QUIESCE and runtime.liveness.proves_dead(record.process):
         reason = "its process is dead"
-    elif runtime.now() >= record.lease_until + timedelta(seconds=record.quiesce_seconds):
+    elif runtime.now() >= record.lease_until + quiet_time(record):
         reason = "its lease and the quiesce time are over"
     else:
         return None
@@ -236,7 +248,7 @@ def settle_in_progress(record: EffectRecord, runtime: StepRuntime) -> EffectReco
 def _resolve_unknown(
     call: EffectCall, record: EffectRecord, runtime: StepRuntime
 ) -> Callable[[], Any] | None:
-    """How to get at the result of an unknown effect; None to begin again."""
+    """How to get at the result of an unknown effect; None to look again at what is known of it."""
     if call.on_unknown is OnUnknown.RETRY:
         again = runtime.ledger.retry_effect(
             runtime.token, record, lease_until=runtime.now() + LEASE, now=runtime.now()
@@ -247,36 +259,35 @@ def _resolve_unknown(
         return lambda: _perform(call, again, runtime)
     if call.on_unknown is OnUnknown.VERIFY:
         # The newest author's choice counts, not the one that was recorded.
-        settled, result = verify_effect(replace(record, verify=call.verify), runtime)
-        if settled.state is EffectState.COMMITTED:
-            return lambda: result
-        if settled.state is EffectState.FAILED:
+        asked = replace(record, verify=call.verify)
+        if verify_effect(asked, runtime) is not asked:
+            # What counts is what is recorded: another process may have settled it, or begun it again.
             return None
     raise EffectUnknown(
         f"effect {record.reference} may or may not have happened ({record.reason}); it waits for a person"
     )
 
 
-def verify_effect(record: EffectRecord, runtime: StepRuntime) -> tuple[EffectRecord, Any]:
+def verify_effect(record: EffectRecord, runtime: StepRuntime) -> EffectRecord:
     """
     Ask the provider about an unknown effect and record the answer.
 
-    :returns: the effect afterwards (committed, failed, or still unknown), and its result.
+    :returns: the effect afterwards: ``record`` itself where the provider cannot tell; what another process
+        has made of it, where it was settled or begun again while the provider was asked.
     :raises ConfigurationError: where ``verify`` cannot be imported.
     """
     if record.verify is None:
-        return record, None
+        return record
     answer = resolve(record.verify, what=f"verify of effect {record.name!r}")(record.provider_key)
     if not isinstance(answer, Verification):
         raise ConfigurationError(f"verify of effect {record.name!r} must return a Verification")
     runtime.log.tell("effect.verified", "effect %s: the provider says %s", record.reference, answer.state)
     if answer.state is EffectState.COMMITTED:
-        committed = runtime.ledger.commit_effect(runtime.token, record, answer.result, now=runtime.now())
-        return committed, answer.result
+        return runtime.ledger.commit_effect(runtime.token, record, answer.result, now=runtime.now())
     if answer.state is EffectState.FAILED:
         reason = "verified: it did not happen"
-        return runtime.ledger.fail_effect(runtime.token, record, reason=reason, now=runtime.now()), None
-    return record, None
+        return runtime.ledger.fail_effect(runtime.token, record, reason=reason, now=runtime.now())
+    return record
 
 
 def _perform(call: EffectCall, record: EffectRecord, runtime: StepRuntime) -> Any:
@@ -285,10 +296,11 @@ def _perform(call: EffectCall, record: EffectRecord, runtime: StepRuntime) -> An
 
     act = ACTS[call.kind]
     try:
-        with kept_alive(renew, every=LEASE.total_seconds() / 3):
+        with kept_alive(renew, every=LEASE.total_seconds() / 3), _not_parking(runtime):
             reach(f"{act}.before")
             result = call.perform(record.provider_key)
             reach(f"{act}.after")
+        check_returned(result)
     except EffectNotPerformed as error:
         runtime.ledger.fail_effect(runtime.token, record, reason=describe(error), now=runtime.now())
         runtime.log.tell("effect.failed", "effect %s: failed, nothing happened", record.reference)
@@ -307,6 +319,12 @@ def _perform(call: EffectCall, record: EffectRecord, runtime: StepRuntime) -> An
         raise
     runtime.log.tell("effect.committed", "effect %s: committed", record.reference)
     return result
+
+
+def _not_parking(runtime: StepRuntime) -> AbstractContextManager[None]:
+    """A park would leave the effect behind half way: a pause that is met inside keeps the slot."""
+    supervision = runtime.supervision
+    return nullcontext() if supervision is None else supervision.performing()
 
 
 def _commit(record: EffectRecord, result: Any, runtime: StepRuntime) -> None:

@@ -183,7 +183,9 @@ def _forward(
     return RunState.SUCCEEDED_WITH_FAILURES if failed else RunState.SUCCEEDED
 
 
-def final_state(forward: RunState, *, undone: int, failed: int, outstanding: int) -> RunState:
+def final_state(
+    forward: RunState, *, undone: int, failed: int, outstanding: int, stop: bool = False
+) -> RunState:
     """
     The run's state once its steps and its compensations are looked at together (semantics section 2).
 
@@ -191,10 +193,11 @@ def final_state(forward: RunState, *, undone: int, failed: int, outstanding: int
     :param undone: effects of the run that were undone.
     :param failed: effects whose undo failed, or that wait for a person.
     :param outstanding: effects that still have to be undone.
+    :param stop: nothing more is undone where one has failed, until a person has seen to it (case E06).
     """
     if forward.success or not forward.terminal:
         return forward
-    if outstanding:
+    if outstanding and not (failed and stop):
         return RunState.COMPENSATING
     if failed:
         return RunState.COMPENSATION_FAILED

@@ -238,7 +238,7 @@ class GraphBuilder:
         unknown = sorted(set(others) - _CALL - _OPTIONS - {"approval", "join"})
         if unknown or (shape.keys() & others.keys()):
             raise DefinitionError(
-                f"is no argument here; there are: {', '.join(sorted(_CALL | _OPTIONS | {'approval'}))}",
+                f"is not an argument here; choose from: {', '.join(sorted(_CALL | _OPTIONS | {'approval'}))}",
                 source=self._workflow,
                 node=name,
                 attribute=(unknown or sorted(shape.keys() & others.keys()))[0],

@@ -38,7 +38,7 @@ from louver.ports import Interrupted, Liveness, Places, StepLog, StepRuntime, te
 from louver.retry_budgets import RetryBudget
 from louver.retrying import draw_on
 from louver.sessions import Change, Claim, Entry
-from louver.states import TaskState
+from louver.states import TaskState, triggers_between
 from louver.supervision import ControlSettings, Supervision
 from louver.timeouts import Overrun, Timeouts, running_time
 
@@ -246,6 +246,7 @@ class Lifecycle:
             timeouts=call.timeouts,
             ran_before=self._ran_before(call, opened),
             on_overrun=lambda overrun: _overrun(call, overrun, opened.record.failures + 1),
+            takes_commands=call.supervised,
             watched=self._watch is not None,
         )
 
@@ -273,14 +274,13 @@ class Lifecycle:
         opened: OpenedTask,
         permit: StepPermit,
     ) -> Closing:
-        told = Observations(runtime)
+        told = supervision.told
         entry, failures = opened.entry, opened.record.failures
         try:
             if entry is Entry.RESUME and call.resume is not None:
                 call.resume(runtime)
                 told.tell(Change(to=TaskState.STARTING, trigger="scheduler:dispatch"))
-            if call.supervised:
-                _honour_intentions(supervision)
+            _honour_intentions(supervision)
             if call.admit is not None:
                 call.admit(runtime)
             elif not call.any_definition:
@@ -291,7 +291,7 @@ class Lifecycle:
             told.tell(Change(to=TaskState.RUNNING, trigger="executor:launched"))
             supervision.running()
             with permit.kept_alive(), self._watch(supervision) if self._watch else nullcontext():
-                value = call.body(runtime)
+                value = _through(call.body, runtime, supervision)
             if supervision.overrun is not None:
                 # It was told and went on; what came out too late is no result.
                 raise TimeoutReached(str(supervision.overrun), overrun=supervision.overrun)
@@ -299,9 +299,9 @@ class Lifecycle:
             supervision.ended("it finished first")
             return closing
         except Ended as ended:
-            if ended.change is not None:
-                told.tell_all(ended.change)
-            return Closing(state=ended.state or TaskState.FAILED, error=ended.error, delay=ended.delay)
+            if ended.change is None:
+                return Closing(state=ended.state or TaskState.FAILED, error=ended.error, delay=ended.delay)
+            return self._end(supervision, ended.change, ended.error, delay=ended.delay, certain=True)
         except LedgerError:
             # The ledger failed, or another process took over: this one decides nothing any more.
             raise
@@ -312,18 +312,14 @@ class Lifecycle:
                 # Nobody here asked for it: the platform ends the process, and says itself what becomes of it.
                 raise
             timeout = TimeoutReached(str(supervision.overrun), overrun=supervision.overrun)
-            return self._fail(call, runtime, told, timeout, failures + 1)
+            return self._fail(call, runtime, supervision, timeout, failures + 1)
         except Exception as error:
             if _is_stop(error) and (end := supervision.stopped()) is not None:
                 return Closing(state=end, error=error)
             asked = _skip_in(error) or self._request_in(error)
-            if asked is not None and not supervision.stop_requested:
-                told.tell(asked)
-                return Closing(state=asked.to, error=error)
-            stopping = supervision.stop_requested
-            closing = self._fail(call, runtime, told, error, failures + 1, stopping=stopping)
-            supervision.ended("it ended first")
-            return closing
+            if asked is not None:
+                return self._end(supervision, asked, error)
+            return self._fail(call, runtime, supervision, error, failures + 1)
 
     def _succeed(self, runtime: StepRuntime, told: Observations, value: Any) -> Closing:
         # What downstream steps build on is kept for certain, or the step has not succeeded.
@@ -334,23 +330,53 @@ class Lifecycle:
         return Closing(state=TaskState.SUCCEEDED, value=value)
 
     def _fail(
-        self,
-        call: TaskCall,
-        runtime: StepRuntime,
-        told: Observations,
-        error: Exception,
-        failures: int,
-        *,
-        stopping: bool = False,
+        self, call: TaskCall, runtime: StepRuntime, supervision: Supervision, error: Exception, failures: int
     ) -> Closing:
         decision = decide_retry(call.retry, error, failures=failures, seed=str(call.key))
-        if stopping:
+        if supervision.stop_requested:
             decision = replace(decision, retry=False, reason="it was being stopped, so it is not tried again")
         budgets = [self._budgets[name] for name in call.resources if name in self._budgets]
         decision = draw_on(budgets, decision, policy=call.retry, runtime=runtime)
-        change = _failure(decision, error)
-        told.tell(change)
-        return Closing(state=change.to, error=error, delay=decision.delay)
+        return self._end(supervision, _failure(decision, error), error, delay=decision.delay)
+
+    def _end(
+        self,
+        supervision: Supervision,
+        change: Change,
+        error: Exception,
+        *,
+        delay: timedelta = timedelta(0),
+        certain: bool = False,
+    ) -> Closing:
+        """
+        End the task by the change, or confirm a stop that was asked for and goes before it.
+
+        It does wherever the table has no such end of a task that is being stopped: that its time ran out, or
+        that it had nothing to do, does not matter any more. An error of its own does.
+
+        :param certain: it is recorded, or the task has not ended.
+        """
+        legal = change.trigger in triggers_between(TaskState.STOPPING, change.to)
+        if not legal and (end := supervision.stopped()) is not None:
+            return Closing(state=end, error=error)
+        changes = supervision.leading_to(change)
+        if certain:
+            supervision.told.tell_all(*changes)
+        else:
+            supervision.told.tell(*changes)
+        supervision.ended("it ended first", over=change.to.terminal)
+        return Closing(state=change.to, error=error, delay=delay)
+
+
+def _through(body: Body, runtime: StepRuntime, supervision: Supervision) -> Any:
+    """What the body returns or raises, once none of its threads is paused in place."""
+    try:
+        value = body(runtime)
+    except Exception:
+        supervision.leave()
+        raise
+    supervision.leave()
+    return value
 
 
 def _from_blocked(opened: OpenedTask) -> bool:

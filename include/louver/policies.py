@@ -1,7 +1,8 @@
 """
 Policies as pure functions: an input in, a frozen decision with its reason out.
 
-Retries live here (row T4), timeouts in :mod:`louver.timeouts`, retry budgets in :mod:`louver.retry_budgets`.
+Retries live here (row T4), and how a run is compensated (case E06); timeouts in :mod:`louver.timeouts`, retry
+budgets in :mod:`louver.retry_budgets`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from louver.states import FailureKind
 
 __all__ = [
     "INFRASTRUCTURE_BUDGET",
+    "ON_UNDO_FAILURE",
+    "UNDO_RETRY",
     "Backoff",
+    "CompensationPolicy",
     "RetryDecision",
     "RetryPolicy",
     "classify",
@@ -133,6 +137,43 @@ def _is_one_of(error: BaseException, names: Sequence[str]) -> bool:
         or (kind.__module__ == "builtins" and kind.__qualname__ in names)
         for kind in type(error).__mro__
     )
+
+
+UNDO_RETRY = RetryPolicy(max_attempts=3, delay=timedelta(seconds=1))
+"""How often an undo is tried, unless the workflow says otherwise."""
+
+ON_UNDO_FAILURE = ("go_on", "stop")
+"""What an undo that failed means for those that are still to come (case E06)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompensationPolicy:
+    """
+    How a run is compensated.
+
+    :param on_failure: what follows an undo that failed after its attempts, or an effect that nobody can find
+        out about. ``go_on``: the rest is undone. ``stop``: nothing more is, until a person has seen to it.
+        Either way the effect waits for a person, and the run ends ``compensation_failed``.
+    :param retry: how often and how soon an undo is tried again, where that is safe; its closing task waits
+        meanwhile.
+    :raises DefinitionError: where it is neither, or no policy.
+    """
+
+    on_failure: str = "go_on"
+    retry: RetryPolicy = UNDO_RETRY
+
+    def __post_init__(self) -> None:
+        if self.on_failure not in ON_UNDO_FAILURE:
+            raise DefinitionError(
+                f"must be one of {', '.join(ON_UNDO_FAILURE)}", attribute="compensation.on_failure"
+            )
+        if not isinstance(self.retry, RetryPolicy):
+            raise DefinitionError("must be a RetryPolicy", attribute="compensation.retry")
+
+    @property
+    def stops(self) -> bool:
+        """Whether the first failure ends it."""
+        return self.on_failure == "stop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

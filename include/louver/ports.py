@@ -6,16 +6,18 @@ They never import each other's adapters: Airflow's runtime and the embedded engi
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from louver.clock import Clock
 from louver.ledger.contract import Ledger
 from louver.ledger.names import Token
 from louver.ledger.records import ApprovalRecord, CommandRecord, PermitRecord, TransitionRecord
-from louver.ledger.requests import Progress
+from louver.ledger.requests import ApprovalRequest
+from louver.sessions import Change
 
 __all__ = [
     "Interrupted",
@@ -79,7 +81,17 @@ class Supervised(Protocol):
     def saved(self) -> None:
         """There is a state to go on from."""
 
-    def tell_progress(self, progress: Progress) -> None:
+    @property
+    def may_park(self) -> bool:
+        """Whether the step can be gone on with later."""
+
+    def performing(self) -> AbstractContextManager[None]:
+        """Around an act on the world outside: the process is not to end in the middle of it."""
+
+    def ask(self, change: Change, *, nonce: str, request: ApprovalRequest) -> ApprovalRecord:
+        """Record that the task parks to ask people for an approval; :class:`Parked` is to be raised then."""
+
+    def tell_progress(self, done: Any, total: Any = None, unit: Any = None) -> None:
         """Tell how far it is."""
 
 

@@ -8,7 +8,7 @@ says itself: the reconciler waits for that, and whoever writes first wins.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -35,7 +35,7 @@ from louver.states import FailureKind, Precision, TaskState
 from louver.supervision import ControlSettings
 from louver.timeouts import Overrun, first_overrun, start_overrun
 
-__all__ = ["Patience", "TaskFacts", "Witness", "decide_task", "state_after"]
+__all__ = ["Patience", "TaskFacts", "Witness", "close_of_whole_step", "decide_task", "state_after"]
 
 _KILLED_WITHIN = timedelta(seconds=30)
 _EXPIRED_FOR = timedelta(seconds=30)
@@ -158,6 +158,25 @@ def decide_task(
     else:
         chains = case.idle()
     return [chain for chain in (*chains, *case.commands(state_after(facts, chains))) if chain]
+
+
+def close_of_whole_step(
+    commands: Iterable[CommandRecord], states: Collection[TaskState | None]
+) -> list[Chain]:
+    """
+    Close what was asked of a mapped step as a whole, before it had indexes, once all of them are over.
+
+    Each of them has met it as it began; one that a clear brings back is not to.
+
+    :param commands: to map index -1, open ones.
+    :param states: of all indexes; None of one that nobody has opened.
+    """
+    if not all(state is not None and state.terminal for state in states):
+        return []
+    return [
+        (CloseCommand(command=command, carried_out=False, why="each index has met it, and all are over"),)
+        for command in commands
+    ]
 
 
 def state_after(facts: TaskFacts, chains: Iterable[Chain]) -> TaskState:

@@ -66,7 +66,13 @@ def decide_run(
         return ()
     found = effects() if not forward.success else []
     count = tally(found)
-    state = final_state(forward, undone=count.undone, failed=count.failed, outstanding=count.outstanding)
+    state = final_state(
+        forward,
+        undone=count.undone,
+        failed=count.failed,
+        outstanding=count.outstanding,
+        stop=definition.compensation.stops,
+    )
     if state.terminal:
         if state is run.state:
             return ()

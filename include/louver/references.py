@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from louver.errors import ConfigurationError
+from louver.plain_functions import why_not_plain
 
 __all__ = ["path_of", "resolve"]
 
@@ -36,7 +37,7 @@ def resolve(path: str, *, what: str) -> Callable[..., Any]:
     The function behind ``package.module:function``.
 
     :param what: what the path stands for, named in the error.
-    :raises ConfigurationError: where it cannot be imported or called; the message says why.
+    :raises ConfigurationError: where it cannot be imported, or called for its result; the message says why.
     """
     module_name, _, qualified = path.partition(":")
     try:
@@ -50,4 +51,6 @@ def resolve(path: str, *, what: str) -> Callable[..., Any]:
         ) from error
     if not callable(found):
         raise ConfigurationError(f"{what}: {path} is not a function")
+    if (why := why_not_plain(found)) is not None:
+        raise ConfigurationError(f"{what}: {path} {why}")
     return found  # type: ignore[no-any-return]

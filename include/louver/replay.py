@@ -275,6 +275,7 @@ class _Replay:
                 or (state is EffectState.COMMITTED and undoable)
                 for state, undoable in states
             ),
+            stop=self._definitions[-1].compensation.stops,
         )
 
 

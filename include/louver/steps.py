@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from typing import Any, NoReturn
 
-from louver.approvals import check_facts
+from louver.approvals import check_answerable, check_facts
 from louver.binding import Workflow
 from louver.canonical import fingerprint
 from louver.cascade import fate_of
@@ -23,10 +23,10 @@ from louver.errors import (
     IntegrityError,
     UpstreamUndone,
 )
-from louver.inputs import check_result, gather, has_rules
+from louver.inputs import Upstream, check_result, gather, has_rules
 from louver.ledger.contract import Ledger
 from louver.ledger.names import EffectState, RunKey, TaskKey
-from louver.ledger.records import RunRecord
+from louver.ledger.records import ApprovalRecord, RunRecord
 from louver.ledger.requests import ApprovalRequest, RunStart
 from louver.lifecycle import TaskCall
 from louver.parked import ParkAnswer, go_on, keep_to_the_answer, newest_request
@@ -176,11 +176,11 @@ class StepCalls:
 
     def _arguments(
         self, node: Node, params: Mapping[str, Any], runtime: StepRuntime
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    ) -> tuple[dict[str, Any], Mapping[str, Any]]:
         """Arguments of the node's function, and by node the results of the upstreams that succeeded."""
         if self._given is not None:
-            delivered = RunResults(self._definition, runtime.token.key.run, runtime.ledger)
-            return dict(self._given(runtime)), delivered.delivered(node.upstream)
+            upstream = Upstream(self._definition, node, runtime.token.key.run, runtime.ledger)
+            return dict(self._given(runtime)), upstream
         given = gather(self._definition, node, runtime.token.key, runtime.ledger)
         arguments = {**given.arguments, **node.kwargs}
         for parameter, name in node.params.items():
@@ -216,6 +216,13 @@ class StepCalls:
             raise ConfigurationError(f"{step.approval!r} is no approval")
 
         def ask_anew(intent: Any, why: ApprovalStale) -> NoReturn:
+            if runtime.supervision is not None and not runtime.supervision.may_park:
+                # No ApprovalStale: the effect outside would take it for its own, and ask.
+                raise ConfigurationError(
+                    f"step {step.name!r}: nobody can be asked from inside perform of another effect "
+                    f"({why.reason}); begin the effect that needs {approval.name!r} outside, or give it "
+                    "approval=False"
+                ) from why
             self._ask(approval, intent, runtime, reason=f"{FailureKind.APPROVAL_STALE}: {why.reason}")
 
         return TaskContext(
@@ -244,6 +251,13 @@ class StepCalls:
     def _ask(
         self, node: ApprovalNode, payload: Any, runtime: StepRuntime, *, reason: str | None = None
     ) -> NoReturn:
+        run = runtime.ledger.get_run(runtime.token.key.run)
+        check_answerable(
+            node.name,
+            approvers=node.approvers,
+            four_eyes=node.four_eyes,
+            requester=None if run is None else run.requester,
+        )
         now = runtime.now()
         expires_at = None if node.expires_after is None else now + timedelta(seconds=node.expires_after)
         request = ApprovalRequest(
@@ -258,8 +272,7 @@ class StepCalls:
         )
         nonce = secrets.token_hex(16)
         change = Change(to=TaskState.PAUSED, trigger="approval:requested", reason=reason)
-        record, row = runtime.ledger.park(runtime.token, change, nonce=nonce, request=request, now=now)
-        tell_transition(runtime.log, row)
+        record = _park(runtime, change, nonce=nonce, request=request)
         runtime.log.tell(
             "approval.requested",
             "approval %s of %s, payload %s, expires %s",
@@ -269,3 +282,11 @@ class StepCalls:
             record.expires_at.isoformat() if record.expires_at else "never",
         )
         raise Parked(record, nonce)
+
+
+def _park(runtime: StepRuntime, change: Change, *, nonce: str, request: ApprovalRequest) -> ApprovalRecord:
+    if runtime.supervision is not None:
+        return runtime.supervision.ask(change, nonce=nonce, request=request)
+    record, row = runtime.ledger.park(runtime.token, change, nonce=nonce, request=request, now=runtime.now())
+    tell_transition(runtime.log, row)
+    return record

@@ -8,29 +8,37 @@ nothing while nobody wants anything. Only the holder claims commands, so a comma
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from threading import RLock
+from threading import Lock, RLock
+from typing import Any
 
 from louver.clock import Clock
-from louver.control import ENDING, PAUSE_NONCE, ROLLED_BACK
-from louver.errors import IllegalTransition, LedgerUnavailable, Superseded, TaskCancelled, TimeoutReached
-from louver.intentions import NOT_PAUSED, TAKEN_BACK, judge_intentions
+from louver.control import ENDING
+from louver.errors import (
+    IllegalTransition,
+    LedgerError,
+    LedgerUnavailable,
+    Superseded,
+    TaskCancelled,
+    TimeoutReached,
+)
+from louver.intentions import judge_intentions
 from louver.ledger.contract import Ledger
-from louver.ledger.names import Token, Verb
-from louver.ledger.records import STATE, CommandRecord
-from louver.ledger.requests import Progress
+from louver.ledger.names import Token
+from louver.ledger.records import STATE, ApprovalRecord
+from louver.ledger.requests import ApprovalRequest
 from louver.limits import Limits, SignsOfLife
+from louver.observations import Observations
 from louver.ports import Parked, StepLog, tell_transition
 from louver.sessions import Change
 from louver.states import TaskState
+from louver.taken_up import CLAIM, TakenUp, asked_change, pause_nonce
 from louver.timeouts import Overrun, Timeouts
 
 __all__ = ["ControlSettings", "Supervision"]
-
-_CLAIM = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +66,7 @@ class Supervision:
     :param timeouts: the limits of the step.
     :param ran_before: running time of this attempt in earlier sessions.
     :param on_overrun: what becomes of a task that passed a limit.
+    :param takes_commands: people may pause and stop it.
     :param watched: a thread of this process polls; otherwise checkpoints do.
     """
 
@@ -72,6 +81,7 @@ class Supervision:
         timeouts: Timeouts,
         ran_before: timedelta = timedelta(0),
         on_overrun: Callable[[Overrun], Change] | None = None,
+        takes_commands: bool = True,
         watched: bool = False,
     ) -> None:
         self._on_overrun = on_overrun
@@ -80,25 +90,35 @@ class Supervision:
         self._clock = clock
         self._log = log
         self._settings = settings
+        self._takes_commands = takes_commands
         self._watched = watched
         self._lock = RLock()
+        self.told = Observations(ledger=ledger, token=token, clock=clock, log=log)
+        self._taken = TakenUp(
+            ledger=ledger,
+            token=token,
+            clock=clock,
+            log=log,
+            told=self.told,
+            pause_window=settings.pause_window,
+        )
         self._limits = Limits(timeouts, ran_before=ran_before, now=clock.now())
         self._signs = SignsOfLife(
             ledger,
             token,
             clock,
+            log=log,
+            misses=self.told.misses,
             heartbeat_interval=settings.heartbeat_interval,
             progress_interval=settings.control_interval,
         )
         self._polled_at = clock.now()
         self._saved = False
-        self._stop: CommandRecord | None = None
-        self._stop_at: datetime | None = None
-        self._pause: CommandRecord | None = None
-        self._pause_at: datetime | None = None
-        self._resume: CommandRecord | None = None
-        self._in_place = False
+        # Counted under a lock of its own: an act outside does not wait for a look at the ledger.
+        self._acts = 0
+        self._acts_lock = Lock()
         self._superseded: Superseded | None = None
+        self._parked: Parked | None = None
         self._something = False
 
     # What is known
@@ -106,12 +126,12 @@ class Supervision:
     @property
     def stop_requested(self) -> bool:
         """Whether a stop was asked for."""
-        return self._stop is not None
+        return self._taken.stop is not None
 
     @property
     def pause_requested(self) -> bool:
         """Whether a pause was asked for and is not reached yet."""
-        return self._pause is not None and not self._in_place
+        return self._taken.pause is not None
 
     @property
     def overrun(self) -> Overrun | None:
@@ -121,7 +141,29 @@ class Supervision:
     @property
     def interrupted(self) -> bool:
         """Whether the step was ended from outside: by a stop, a limit or another process."""
-        return self._something
+        return bool(self._taken.stop or self._superseded or self.overrun)
+
+    @property
+    def may_park(self) -> bool:
+        """Whether the step can be gone on with later; not from the middle of an act on the world outside."""
+        with self._acts_lock:
+            return self._acts == 0
+
+    @contextmanager
+    def performing(self) -> Iterator[None]:
+        """
+        Around an act on the world outside, as ``perform`` of an effect.
+
+        A process that ended in the middle of it would leave behind that nobody knows whether it happened. So
+        a pause that is met inside keeps the slot.
+        """
+        with self._acts_lock:
+            self._acts += 1
+        try:
+            yield
+        finally:
+            with self._acts_lock:
+                self._acts -= 1
 
     def give_up(self, why: str) -> None:
         """
@@ -132,16 +174,17 @@ class Supervision:
         """
         with self._lock:
             overrun = self.overrun
-            if overrun is None or self._on_overrun is None:
+            if overrun is None or self._on_overrun is None or self.stop_requested or self._parked:
                 return
-            self._advance(self._on_overrun(overrun))
+            self.told.tell_all(self._on_overrun(overrun))
 
     def overdue(self, now: datetime) -> str | None:
         """Why this process should be ended by force, where asking it was in vain for the whole grace."""
         grace = self._settings.stop_grace
         if self._superseded is not None:
             return "another process has taken the task over"
-        if self._stop_at is not None and now - self._stop_at >= grace:
+        stop_at = self._taken.stop_at
+        if stop_at is not None and now - stop_at >= grace:
             return "it was asked to stop and did not"
         if self._limits.overrun_at is not None and now - self._limits.overrun_at >= grace:
             return str(self.overrun)
@@ -157,24 +200,27 @@ class Supervision:
         :raises Parked: where it was paused; likewise.
         """
         with self._lock:
+            if not self._takes_commands:
+                return
             key, ledger = self._token.key, self._ledger
             found = judge_intentions(
-                self._claim(), lambda: ledger.list_commands(key.run, task_id=key.task_id)
+                self._taken.claim(), lambda: ledger.list_commands(key.run, task_id=key.task_id)
             )
             for one in found.settled:
                 close = ledger.complete_command if one.done else ledger.refuse_command
                 close(one.command, outcome=one.outcome, now=self._clock.now())
             if found.stop is not None:
                 ending = ENDING[found.stop.verb]
-                change = _change(ending.to, ending.asked, found.stop)
-                if self._obey(found.stop, change, outcome=f"{ending.done} before it started"):
+                change = asked_change(ending.to, ending.asked, found.stop)
+                outcome = f"{ending.done} before it started"
+                if self._taken.obey(found.stop, change, outcome=outcome):
                     raise TaskCancelled(
                         f"a {found.stop.verb} was asked for before it started", state=ending.to
                     )
             elif found.pause is not None:
-                nonce = _nonce()
-                change = _change(TaskState.PAUSED, "user:pause", found.pause)
-                if self._obey(found.pause, change, outcome="paused before it started", nonce=nonce):
+                nonce = pause_nonce()
+                change = asked_change(TaskState.PAUSED, "user:pause", found.pause)
+                if self._taken.obey(found.pause, change, outcome="paused before it started", nonce=nonce):
                     raise Parked(None, nonce, pause=found.pause)
 
     def running(self) -> None:
@@ -188,22 +234,25 @@ class Supervision:
     def poll(self) -> None:
         """Ask what people want, say that the task lives, look at its limits; never fails it (row T13)."""
         with self._lock:
+            if self._parked is not None:
+                # What is asked from now on is for the process that goes on.
+                return
             now = self._polled_at = self._clock.now()
             try:
-                self._take_up(self._claim(), now)
-                self._roll_back(now)
+                self.told.tell_all()
+                if self._takes_commands:
+                    self._taken.look(now)
                 self._signs.beat(now)
-            except LedgerUnavailable:
-                self._signs.persist_failures += 1
-            except IllegalTransition:
-                # The task has just ended by itself; there is nothing left to carry out.
-                pass
             except Superseded as superseded:
                 self._superseded = superseded
+            except LedgerError:
+                self.told.misses.count += 1
+            except IllegalTransition as error:
+                self._log.tell("control.failed", "what is asked of it cannot be taken up: %s", error)
             passed = self._limits.look(now)
             if passed is not None:
                 self._log.tell("timeout", "%s", passed)
-            self._something = bool(self._stop or self._pause or self._superseded or self.overrun)
+            self._something = self.interrupted or bool(self._taken.pause or self._taken.in_place)
 
     def checkpoint(self) -> None:
         """
@@ -213,6 +262,7 @@ class Supervision:
         :raises TaskCancelled: where a stop was asked for.
         :raises TimeoutReached: where a limit was passed.
         :raises Parked: where a pause was asked for and there is a state to go on from.
+        :raises LedgerUnavailable: where a pause could not be recorded for a minute.
         """
         now = self._clock.now()
         if not self._watched and now - self._polled_at >= self._settings.control_interval:
@@ -223,31 +273,45 @@ class Supervision:
             self._meet()
 
     def _meet(self) -> None:
-        with self._lock:
-            if self._superseded is not None:
-                raise self._superseded
-            if self._stop is not None:
-                raise TaskCancelled(f"a {self._stop.verb} was asked for")
-            if self.overrun is not None:
-                raise TimeoutReached(str(self.overrun), overrun=self.overrun)
-            if self._pause is None:
-                return
-            pause, self._pause = self._pause, None
-            self._something = False
-            change = _change(TaskState.PAUSED, "runtime:pause_reached", pause)
-            self._signs.last_word()
-            nonce = _nonce() if self._can_go_on_later() else None
-            outcome = "paused in place" if nonce is None else "paused, slot given back"
-            if not self._obey(pause, change, outcome=outcome, nonce=nonce):
-                reason = "it was taken back"
-                self._advance(
-                    Change(to=TaskState.RUNNING, trigger="runtime:pause_rolled_back", reason=reason)
-                )
-                return
-            if nonce is not None:
-                raise Parked(None, nonce, pause=pause)
-            self._in_place = True
+        deadline = self._clock.now() + CLAIM
+        while True:
+            with self._lock:
+                self._raise_what_ends()
+                taken = self._taken
+                if taken.in_place:
+                    break
+                if taken.pause is None:
+                    return
+                try:
+                    self._reach_pause()
+                except LedgerUnavailable as error:
+                    # It may be recorded already. To wait is what was asked for, so it is no harm.
+                    self.told.misses.count += 1
+                    if self._clock.now() >= deadline:
+                        raise
+                    self._log.tell("pause.waiting", "the pause could not be recorded yet: %s", error)
+                else:
+                    continue
+            self._clock.sleep(self._settings.control_interval)
         self._stay()
+
+    def _raise_what_ends(self) -> None:
+        if self._parked is not None:
+            raise self._parked
+        if self._superseded is not None:
+            raise self._superseded
+        if self._taken.stop is not None:
+            raise TaskCancelled(f"a {self._taken.stop.verb} was asked for")
+        if self.overrun is not None:
+            raise TimeoutReached(str(self.overrun), overrun=self.overrun)
+
+    def _reach_pause(self) -> None:
+        taken = self._taken
+        pause = taken.pause
+        self._signs.last_word()
+        nonce = taken.reach_pause(go_on_later=self.may_park and self._can_go_on_later())
+        if nonce is not None:
+            self._park(Parked(None, nonce, pause=pause))
 
     def _can_go_on_later(self) -> bool:
         """Whether a state was saved, by this session or an earlier one of the generation."""
@@ -256,155 +320,111 @@ class Supervision:
             self._saved = self._ledger.load_checkpoint(self._token, STATE, nothing) is not nothing
         return self._saved
 
+    def _park(self, parked: Parked) -> None:
+        """It is recorded: what this process still does, and is asked, is of no account."""
+        self._taken.close("it is parked", over=False)
+        self._parked = parked
+        self._something = True
+
     def _stay(self) -> None:
-        """Wait where we are: there is no state to go on from, so the slot cannot be given back."""
+        """Wait where we are: the slot cannot be given back."""
         self._limits.held(self._clock.now())
         while True:
             self._clock.sleep(self._settings.control_interval)
             if not self._watched:
                 self.poll()
             with self._lock:
-                if self._resume is not None:
-                    resume, self._resume = self._resume, None
-                    self._in_place = False
-                    change = _change(TaskState.RUNNING, "user:resume", resume)
-                    self._obey(resume, change, outcome="resumed")
+                taken = self._taken
+                if taken.stop is not None or self._superseded is not None:
+                    taken.in_place = False
+                if taken.in_place:
+                    try:
+                        if not taken.go_on():
+                            continue
+                    except LedgerUnavailable:
+                        self.told.misses.count += 1
+                        continue
                     self.running()
+                self._raise_what_ends()
+                return
+
+    def ask(self, change: Change, *, nonce: str, request: ApprovalRequest) -> ApprovalRecord:
+        """
+        Record that the task parks to ask people for an approval; :class:`Parked` is to be raised then.
+
+        A pause that was not reached waits until they have answered.
+
+        :raises TaskCancelled: where a stop was asked for, and so on: as :meth:`checkpoint`.
+        """
+        while True:
+            with self._lock:
+                self._raise_what_ends()
+                if not self._taken.in_place:
+                    return self._ask(change, nonce=nonce, request=request)
+            self._stay()
+
+    def _ask(self, change: Change, *, nonce: str, request: ApprovalRequest) -> ApprovalRecord:
+        self._signs.last_word()
+        *before, change = self._taken.leading_to(change, why="it asks for an approval first")
+        self.told.tell_all(*before)
+        record, row = self._ledger.park(
+            self._token, change, nonce=nonce, request=request, now=self._clock.now()
+        )
+        tell_transition(self._log, row)
+        self._park(Parked(record, nonce))
+        return record
+
+    def leave(self) -> None:
+        """
+        The step's code has ended; but a park that it swallowed stands, and a pause in place lasts.
+
+        :raises Parked: where it has parked.
+        :raises TaskCancelled: where a stop came while another thread of the step was paused in place.
+        """
+        while True:
+            with self._lock:
+                if self._parked is not None:
+                    raise self._parked
+                if not self._taken.in_place:
                     return
-                if self._stop is not None or self._superseded is not None:
-                    self._in_place = False
-                    self._something = True
-                    break
-        self._meet()
+            self._stay()
+
+    # The end of the task
+
+    def leading_to(self, change: Change) -> tuple[Change, ...]:
+        """The change, after all that has to come before it where a pause was not reached yet."""
+        with self._lock:
+            return self._taken.leading_to(change, why="it ended first")
 
     def stopped(self) -> TaskState | None:
         """
         Record that the code has stopped: how the task ended, None where nobody had asked for it.
 
-        :raises Superseded: where this process has been replaced.
+        :raises LedgerError: where the ledger fails, or another process has taken over.
         """
         with self._lock:
-            stop, self._stop = self._stop, None
             self._signs.last_word()
+            stop = self._taken.stop
             if stop is None:
                 return None
             ending = ENDING[stop.verb]
-            self._obey(stop, _change(ending.to, ending.confirmed, stop), outcome=ending.done)
+            change = asked_change(ending.to, ending.confirmed, stop)
+            if not self._taken.obey(stop, change, outcome=ending.done):
+                self.told.tell_all(change)
+            self._taken.stop = None
+            self._taken.close(f"it was {ending.done}", over=True)
             return ending.to
 
-    def ended(self, how: str) -> None:
-        """Close what was asked for and came too late, and tell the last word about progress."""
+    def ended(self, how: str, *, over: bool = True) -> None:
+        """
+        Close what was asked for and came too late, and tell the last word about progress.
+
+        :param over: the task is over; otherwise its next process has to keep to a pause.
+        """
         with self._lock:
             self._signs.last_word()
-            for command in (self._stop, self._pause, self._resume):
-                if command is None:
-                    continue
-                try:
-                    self._ledger.refuse_command(command, outcome=how, now=self._clock.now())
-                except LedgerUnavailable:
-                    self._signs.persist_failures += 1
-            self._stop = self._pause = self._resume = None
+            self._taken.close(how, over=over)
 
-    def tell_progress(self, progress: Progress) -> None:
+    def tell_progress(self, done: Any, total: Any = None, unit: Any = None) -> None:
         """Tell how far it is: at most once every interval, and never at the task's expense (row T8)."""
-        self._signs.progress(progress)
-
-    # How
-
-    def _claim(self) -> tuple[CommandRecord, ...]:
-        now = self._clock.now()
-        return self._ledger.claim_commands(self._token, lease_until=now + _CLAIM, now=now)
-
-    def _take_up(self, commands: tuple[CommandRecord, ...], now: datetime) -> None:
-        for verb, ending in ENDING.items():
-            held = self._stop
-            if held is not None and held.verb is not verb:
-                self._refuse(commands, verb, f"a {held.verb} was asked for already")
-                continue
-            stop = self._one_of(commands, verb, held=held)
-            if stop is not None:
-                self._stop = stop
-                if held is None:
-                    self._stop_at = now
-                    self._advance(_change(TaskState.STOPPING, ending.asked, stop))
-        pause = self._one_of(commands, Verb.PAUSE, held=self._pause)
-        if pause is not None:
-            if self._stop is not None or self._in_place:
-                self._refuse((pause,), Verb.PAUSE, "it is being stopped" if self._stop else "it is paused")
-            elif self._pause is not None:
-                self._pause = pause
-            else:
-                self._pause, self._pause_at = pause, now
-                self._advance(_change(TaskState.PAUSING, "user:pause", pause))
-        resume = self._one_of(commands, Verb.RESUME, held=self._resume)
-        if resume is None:
-            return
-        if self._in_place:
-            self._resume = resume
-        elif self._pause is not None:
-            self._give_pause_up(resume, TAKEN_BACK, by=resume)
-        else:
-            self._refuse((resume,), Verb.RESUME, NOT_PAUSED)
-
-    def _one_of(
-        self, commands: tuple[CommandRecord, ...], verb: Verb, *, held: CommandRecord | None
-    ) -> CommandRecord | None:
-        """The one to carry out, of those that several have sent at once; the others are refused."""
-        found = [command for command in commands if command.verb is verb]
-        if held is None:
-            mine = next(iter(found), None)
-        else:
-            mine = next((command for command in found if command.command_id == held.command_id), None)
-        others = tuple(command for command in found if command is not mine)
-        self._refuse(others, verb, f"a {verb} was asked for already")
-        return mine
-
-    def _roll_back(self, now: datetime) -> None:
-        late = self._pause_at is not None and now - self._pause_at >= self._settings.pause_window
-        if self._pause is not None and late:
-            seconds = self._settings.pause_window.total_seconds()
-            reason = f"no checkpoint within {seconds:.0f} s"
-            self._give_pause_up(self._pause, f"{ROLLED_BACK}: {reason}", by=None, reason=reason)
-
-    def _give_pause_up(
-        self, obeyed: CommandRecord, outcome: str, *, by: CommandRecord | None, reason: str | None = None
-    ) -> None:
-        """Run on: the pause was taken back by a resume, or not reached in time."""
-        pause, self._pause, self._pause_at = self._pause, None, None
-        change = Change(
-            to=TaskState.RUNNING,
-            trigger="runtime:pause_rolled_back",
-            actor=by.actor if by is not None else None,
-            reason=reason or "a resume came before it was reached",
-        )
-        self._obey(obeyed, change, outcome=outcome)
-        if by is not None and pause is not None:
-            self._ledger.refuse_command(pause, outcome=outcome, now=self._clock.now())
-
-    def _advance(self, change: Change) -> None:
-        for row in self._ledger.advance(self._token, change, now=self._clock.now()):
-            tell_transition(self._log, row)
-
-    def _obey(
-        self, command: CommandRecord, change: Change, *, outcome: str, nonce: str | None = None
-    ) -> bool:
-        rows = self._ledger.obey(
-            self._token, command, change, outcome=outcome, nonce=nonce, now=self._clock.now()
-        )
-        for row in rows or ():
-            tell_transition(self._log, row)
-        self._log.tell("command", "%s of %s: %s", command.verb, command.actor or "nobody", outcome)
-        return rows is not None
-
-    def _refuse(self, commands: tuple[CommandRecord, ...], verb: Verb, outcome: str) -> None:
-        for command in commands:
-            if command.verb is verb:
-                self._ledger.refuse_command(command, outcome=outcome, now=self._clock.now())
-
-
-def _change(to: TaskState, trigger: str, command: CommandRecord) -> Change:
-    return Change(to=to, trigger=trigger, actor=command.actor, reason=command.reason)
-
-
-def _nonce() -> str:
-    return f"{PAUSE_NONCE}{secrets.token_hex(16)}"
+        self._signs.progress(done, total, unit)

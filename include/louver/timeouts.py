@@ -11,12 +11,26 @@ from louver.errors import DefinitionError
 from louver.ledger.records import TransitionRecord
 from louver.states import FailureKind, TaskState
 
-__all__ = ["Overrun", "Timeouts", "first_overrun", "running_time", "start_overrun"]
+__all__ = ["Overrun", "Timeouts", "duration_in", "first_overrun", "running_time", "start_overrun"]
 
 _AT_WORK = frozenset({TaskState.RUNNING, TaskState.PAUSING, TaskState.STOPPING})
 
 _SHORTEST = timedelta(milliseconds=1)
 _LONGEST = timedelta(days=3650)
+
+
+def duration_in(value: Any) -> timedelta | None:
+    """
+    A time of 1 ms to 3650 days; None where the value is none.
+
+    :param value: a time, or a number of seconds; bool is no number.
+    """
+    if type(value) in (int, float):
+        try:
+            value = timedelta(seconds=value)
+        except (OverflowError, ValueError):
+            return None
+    return value if isinstance(value, timedelta) and _SHORTEST <= value <= _LONGEST else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +53,7 @@ class Timeouts:
             limit: Any = getattr(self, name)
             if limit is None:
                 continue
-            if not isinstance(limit, timedelta) or not _SHORTEST <= limit <= _LONGEST:
+            if not isinstance(limit, timedelta) or duration_in(limit) is None:
                 raise DefinitionError(
                     "must be a time of 1 ms to 3650 days, or nothing", attribute=f"timeouts.{name}"
                 )

@@ -7,7 +7,7 @@ its last transition. The closing tasks ask Airflow and append what is missing to
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from louver.cascade import cascade
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "cancel_others",
     "changes_from_airflow",
+    "names_apart",
     "settle_for_rules",
     "settle_from_airflow",
     "shown_by",
@@ -183,14 +184,30 @@ def cancel_others(ti: Any, process: StepProcess, *, seen: _Seen | None = None) -
 
 
 def _airflow_states(ti: Any, definition: Definition) -> _Seen:
-    found = ti.get_task_states(dag_id=ti.dag_id, task_ids=list(definition.names), run_ids=[ti.run_id])
     mapped = {node.name for node in definition.nodes if node.mapped}
     shown: dict[str, dict[int, str | None]] = {}
-    for label, state in found.get(ti.run_id, {}).items():
-        # Airflow writes the index behind the name, and a name may end like that too.
-        name, _, index = label.rpartition("_")
-        if name in mapped and index.isdigit() and label not in definition.names:
-            shown.setdefault(name, {})[int(index)] = state
-        else:
-            shown.setdefault(label, {})[-1] = state
+    for names in names_apart(definition.names, mapped):
+        found = ti.get_task_states(dag_id=ti.dag_id, task_ids=names, run_ids=[ti.run_id])
+        for label, state in found.get(ti.run_id, {}).items():
+            name, index = (label, -1) if label in names else _indexed(label, mapped)
+            shown.setdefault(name, {})[index] = state
     return shown
+
+
+def names_apart(names: Sequence[str], mapped: Collection[str]) -> list[list[str]]:
+    """
+    The names of steps in groups, in each of which no two tasks are called the same by Airflow.
+
+    It writes the index behind the name: index 1 of ``load`` is as a step with the name ``load_1``. Such a
+    name has a group of its own; all others, of which there always are some, are in the first.
+
+    :param mapped: those of them that have indexes.
+    """
+    alike = [name for name in names if _indexed(name, mapped)[1] >= 0]
+    return [[name for name in names if name not in alike], *([name] for name in alike)]
+
+
+def _indexed(label: str, mapped: Collection[str]) -> tuple[str, int]:
+    """Name and map index of the task that Airflow calls so."""
+    name, _, index = label.rpartition("_")
+    return (name, int(index)) if name in mapped and index.isdecimal() else (label, -1)

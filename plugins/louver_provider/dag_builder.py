@@ -29,7 +29,7 @@ from louver.errors import DefinitionError
 from louver.intake import Intake, profile_for
 from louver.sightings import in_order
 from louver_provider.operators.closing import CompensateOperator, OutcomeOperator
-from louver_provider.operators.step import ApprovalOperator, StepOperator, node_arguments
+from louver_provider.operators.step import ApprovalStepOperator, StepOperator, node_arguments
 from louver_provider.run_times import RUN_TIMES
 from louver_provider.task_arguments import TaskArguments, checked_task_arguments, refuse_of_dag
 
@@ -102,7 +102,7 @@ def _build(
 
 def _operator(node: Node, upstream: Mapping[str, Any], **shared: Any) -> Any:
     if isinstance(node, ApprovalNode):
-        return ApprovalOperator(node=node.name, **shared)
+        return ApprovalStepOperator(node=node.name, **shared)
     if not node.mapped:
         return StepOperator(node=node.name, **shared)
     (source,) = node.over.values()

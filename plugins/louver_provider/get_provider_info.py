@@ -146,8 +146,9 @@ def get_provider_info() -> dict[str, Any]:
                         default="False",
                     ),
                     "bucket_provision": _option(
-                        "Whether the scheduler makes the pools of buckets that have none, when it starts and"
-                        " when a run needs one. It never changes a pool that is there.",
+                        "Whether buckets without a pool get one: from the scheduler when it starts and when"
+                        " a run needs one, from the reconciler when one is gone. A pool that is there stays"
+                        " as it is.",
                         kind="boolean",
                         default="True",
                     ),
@@ -182,7 +183,9 @@ def get_provider_info() -> dict[str, Any]:
                     "xcom_inline_bytes": _option(
                         "Results up to this many bytes stand in the XCom row, where everybody who may see"
                         " XComs reads them; of larger ones the row holds a signed reference to the ledger."
-                        " 0 keeps all values out of XCom.",
+                        " 0 keeps all values out of XCom, and refuses multiple_outputs of @task.step. What a"
+                        " @task.step is called with stands in Airflow's rendered fields all the same, as of"
+                        " every task.",
                         kind="integer",
                         default="32768",
                     ),

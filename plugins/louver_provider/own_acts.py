@@ -26,12 +26,16 @@ __all__ = [
     "BUCKET_KEY_REFUSED",
     "BUCKET_NOT_OWNED",
     "CLEARED",
+    "EVENT_CONFLICT",
+    "POOL_MADE",
     "RECONCILED",
     "Answer",
     "answer_told_by",
     "bucket_told_by",
     "note_answer",
     "note_clear",
+    "note_event_conflict",
+    "note_pool",
     "note_state",
     "source_of",
 ]
@@ -51,6 +55,12 @@ BUCKET_KEY_REFUSED = "louver_bucket_key_refused"
 
 BUCKET_NOT_OWNED = "louver_bucket_not_owned"
 """Nobody owns the run's bucket; its tasks keep their own queues."""
+
+EVENT_CONFLICT = "louver_event_conflict"
+"""An event was refused: one of its source and id had started the run before, with another payload."""
+
+POOL_MADE = "louver_pool_made"
+"""The reconciler has made the pool of a bucket again; of no run."""
 
 
 class Answer(str, Enum):
@@ -90,6 +100,17 @@ def note_answer(
     :param actor: who wants it; None where it is nobody but the reconciler.
     """
     _note(session, ANSWERED, key, actor, source=source, how=how, verb=verb)
+
+
+def note_event_conflict(session: Session, dag_id: str, run_id: str, *, actor: str) -> None:
+    """An event is refused that has the identity of the run's, and another payload (case I05)."""
+    session.add(Log(event=EVENT_CONFLICT, dag_id=dag_id, run_id=run_id, owner=actor))
+
+
+def note_pool(session: Session, pool: str, *, slots: int, reason: str) -> None:
+    """The reconciler makes the pool of a bucket in this transaction."""
+    extra = json.dumps({"pool": pool, "slots": slots, "reason": reason})
+    session.add(Log(event=POOL_MADE, owner="louver", extra=extra))
 
 
 def source_of(extra: Mapping[str, Any]) -> Source:

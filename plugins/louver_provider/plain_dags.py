@@ -28,6 +28,8 @@ from louver.marks import StepMark
 from louver.policies import RetryPolicy
 from louver.task_paths import module_name
 from louver.timeouts import Timeouts
+from louver_provider.operators.base import decided_arguments
+from louver_provider.task_arguments import refuse_changed
 
 __all__ = ["ON_CHANGE", "VERSION", "definition_of_dag", "step_form", "steps_of", "workflow_of"]
 
@@ -93,6 +95,10 @@ def step_form(task: Any, *, after: tuple[str, ...] = ()) -> Step:
     :raises DefinitionError: naming the task and what is wrong with it.
     """
     name, options = task.task_id, _options(task) or StepMark()
+    retry = options.retry or RetryPolicy()
+    if isinstance(task, MappedOperator):
+        # Of others their operator sees to it.
+        refuse_changed(task.partial_kwargs, decided_arguments(retry), node=name)
     function = _attribute(task, "python_callable")
     rule = str(getattr(task.trigger_rule, "value", task.trigger_rule))
     if rule not in _JOINS or task.is_teardown or task.is_setup:
@@ -103,7 +109,7 @@ def step_form(task: Any, *, after: tuple[str, ...] = ()) -> Step:
             attribute="trigger_rule",
         )
     given = {
-        "retry": options.retry or RetryPolicy(),
+        "retry": retry,
         "timeouts": options.timeouts or Timeouts(),
         "queue": options.queue,
         "priority": 1 if options.priority is None else options.priority,

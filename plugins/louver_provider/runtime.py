@@ -29,6 +29,7 @@ from louver.definition import Definition
 from louver.errors import ApprovalClosed, ConfigurationError, describe
 from louver.ledger.contract import Ledger
 from louver.ledger.names import RunKey, TaskKey
+from louver.ledger.records import ApprovalRecord
 from louver.ledger.requests import RunStart
 from louver.lifecycle import Closing, Lifecycle, TaskCall
 from louver.liveness import LocalProcesses
@@ -56,6 +57,14 @@ __all__ = [
 
 RESUME_METHOD = "louver_resume"
 """The operator's method that Airflow calls after a park."""
+
+_ANYBODY = "Anonymous"
+"""The user that Airflow's simple auth manager takes everybody for where all are admins."""
+
+_ALL_ADMINS = (
+    "Nobody can approve this: with [core] simple_auth_manager_all_admins Airflow does not know who is who; "
+    "turn it off, or stop the run"
+)
 
 ENTER_METHOD = "louver_enter"
 """The operator's method that Airflow calls after it waited for a resource."""
@@ -236,11 +245,15 @@ class StepProcess:
         else:
             raise ConfigurationError(f"{self.key} parked without a reason")
         assigned = request.approvers if request is not None else ()
+        body = form.body
+        if request is not None and _nobody_may_approve(request):
+            self.log.tell("log.error", "approval %s: %s", request.request_id, _ALL_ADMINS)
+            body = f"**{_ALL_ADMINS}.**\n\n{body}"
         upsert_hitl_detail(
             ti_id=self.task_instance_id,
             options=list(OPTIONS if request is not None else PAUSE_OPTIONS),
             subject=form.subject,
-            body=form.body,
+            body=body,
             params=form.params,
             assigned_users=[HITLUser(id=name, name=name) for name in assigned] or None,
         )
@@ -262,6 +275,14 @@ class StepProcess:
         if closing.state in (TaskState.CANCELLED, TaskState.SKIPPED):
             raise AirflowSkipException(message) from closing.error
         raise AirflowFailException(message) from closing.error
+
+
+def _nobody_may_approve(request: ApprovalRecord) -> bool:
+    """Whether all people are the one user to Airflow that may not approve this (case G06)."""
+    if not conf.getboolean("core", "simple_auth_manager_all_admins", fallback=False):
+        return False
+    named = not request.approvers or _ANYBODY in request.approvers
+    return not named or (request.four_eyes and request.requester == _ANYBODY)
 
 
 def request_in(error: Exception) -> Change | None:

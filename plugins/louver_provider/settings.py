@@ -178,6 +178,13 @@ def load_signing_keys() -> SigningKeys:
     configured = conf.get(SECTION, "signing_keys", fallback="")
     if configured:
         return SigningKeys.parse(configured)
+    for source in ("signing_keys_cmd", "signing_keys_secret"):
+        # A key made in their place would sign what nobody else can read.
+        if conf.get(SECTION, source, fallback=""):
+            raise ConfigurationError(
+                f"[{SECTION}] {source} gives no signing keys; see that the command, or the secrets backend, "
+                "gives id:secret there"
+            )
     return _own_key(airflow_home() / KEY_FILE)
 
 

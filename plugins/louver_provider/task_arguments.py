@@ -13,12 +13,20 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from airflow.sdk import BaseOperator
+from airflow.sdk.definitions.retry_policy import RetryPolicy
 
 from louver.closing import COMPENSATE, OUTCOME
 from louver.definition import Definition
 from louver.errors import DefinitionError
 
-__all__ = ["TaskArguments", "checked_task_arguments", "refuse_decided", "refuse_of_dag"]
+__all__ = [
+    "OF_PLAIN_DAGS",
+    "TaskArguments",
+    "checked_task_arguments",
+    "refuse_changed",
+    "refuse_decided",
+    "refuse_of_dag",
+]
 
 TaskArguments = Mapping[str, Mapping[str, Any]]
 """Node name to arguments of its operator."""
@@ -36,6 +44,8 @@ _DECIDED = {
     "execution_timeout": "it would start anew at each resume; the step's timeouts do not",
     "do_xcom_push": "Louver's XCom backend shows the results; to keep values out of XCom set "
     "[louver] xcom_inline_bytes = 0",
+    "multiple_outputs": "what stands behind a step takes parts of its result from the ledger",
+    "task_group": "it would be part of the task's name, which is the node's",
     "task_id": "it is the node's name",
     "dag": _OWN,
     "workflow": _OWN,
@@ -43,6 +53,9 @@ _DECIDED = {
     "intake": _OWN,
     "item": _OWN,
 }
+OF_PLAIN_DAGS = ("task_id", "dag", "task_group", "trigger_rule", "multiple_outputs")
+"""What a plain Dag says itself of its ``@task.step``, and Louver of the tasks that it makes."""
+
 _DECIDED_OF_STEPS = {
     "queue": "it is part of the definition; give the step a queue",
     "priority_weight": "it is part of the definition; give the step a priority",
@@ -106,6 +119,24 @@ def refuse_decided(arguments: Collection[str], *, node: str, more: Mapping[str, 
     for argument, why in {**_DECIDED, **(more or {})}.items():
         if argument in arguments:
             raise DefinitionError(f"{argument} cannot be given: {why}", node=node, attribute="task_arguments")
+
+
+def refuse_changed(given: Mapping[str, Any], decided: Mapping[str, Any], *, node: str) -> None:
+    """
+    Hold a step of a plain Dag to what its decorator has put there; an ``override`` may have said otherwise.
+
+    :param given: arguments of its operator.
+    :param decided: what they are to be.
+    :raises DefinitionError: where one is another; it says where that is decided.
+    """
+    changed = [name for name, value in decided.items() if not _is_as(given.get(name, value), value)]
+    refuse_decided([name for name in changed if name not in OF_PLAIN_DAGS], node=node)
+
+
+def _is_as(given: Any, decided: Any) -> bool:
+    # A retry policy has nothing in it to compare.
+    alike = isinstance(decided, RetryPolicy) and type(given) is type(decided)
+    return alike or bool(given == decided)
 
 
 def refuse_of_dag(arguments: Mapping[str, Any]) -> None:

@@ -9,8 +9,9 @@ and never guessed: until the owner has acted, it is unconfirmed (row T12).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
 from uuid import uuid4
@@ -26,7 +27,9 @@ from louver.ledger.contract import Ledger
 from louver.ledger.names import CommandState, RunKey, TaskKey, Verb
 from louver.ledger.records import CommandRecord, TaskRecord
 from louver.ledger.requests import CommandRequest
+from louver.results import RunResults
 from louver.states import Source, TaskState
+from louver_provider.addressees import addressees, expanded_indexes
 from louver_provider.adoption import open_from_airflow
 from louver_provider.delivery import Delivery, wake
 from louver_provider.hooks.ledger import get_ledger
@@ -184,7 +187,11 @@ class TaskControl:
     ) -> list[Reply]:
         """Any of these three, by its name."""
         deadline = self.clock.now() + timeout
-        sent = [self._send(verb, key, over, reason) for key, over in self._wanted(run, task_id, map_index)]
+        wanted = self._wanted(run, task_id, map_index)
+        known: dict[str, list[CommandRecord]] = defaultdict(list)
+        for command in self.ledger.list_commands(run):
+            known[command.task_id].append(command)
+        sent = [self._send(verb, key, over, reason, known[key.task_id]) for key, over in wanted]
         errands = [errand for errand in sent if isinstance(errand, _Errand)]
         while True:
             self._follow(run, errands, patient=wait)
@@ -223,17 +230,30 @@ class TaskControl:
             raise LedgerError(
                 f"run {run.run_id} of {run.dag_id} has no step {task_id!r}; it has {', '.join(names)}"
             )
-        records = {record.key: record for record in self.ledger.list_tasks(run)}
+        results = RunResults(seen.definition, run, self.ledger, strict=False)
+        nodes = [node for node in seen.definition.nodes if task_id in (None, node.name)]
+        expanded = expanded_indexes(run, [node.name for node in nodes if node.mapped])
         keys = [
             key
-            for name in names
-            if task_id in (None, name)
-            for key in _keys(records, TaskKey(run.dag_id, run.run_id, name), map_index)
+            for node in nodes
+            for key in addressees(
+                TaskKey(run.dag_id, run.run_id, node.name),
+                node,
+                indexes=(*results.indexes(node.name), *expanded.get(node.name, ())),
+                map_index=map_index if task_id is not None else None,
+            )
         ]
-        wanted = [(key, _over(key, records, seen.evaluation)) for key in keys]
+        wanted = [(key, _over(key, results.tasks, seen.evaluation)) for key in keys]
         return [(key, over) for key, over in wanted if over is None or task_id is not None]
 
-    def _send(self, verb: Verb, key: TaskKey, over: TaskState | None, reason: str | None) -> _Errand | Reply:
+    def _send(
+        self,
+        verb: Verb,
+        key: TaskKey,
+        over: TaskState | None,
+        reason: str | None,
+        known: Sequence[CommandRecord],
+    ) -> _Errand | Reply:
         request = CommandRequest(
             command_id=uuid4().hex,
             task=key,
@@ -245,7 +265,7 @@ class TaskControl:
         try:
             if over is not None:
                 raise CommandRefused(f"it is {over}; {verb} comes too late", state=over)
-            sent: Sent = send(self.ledger, request, now=self.clock.now())
+            sent: Sent = send(self.ledger, request, known=known, now=self.clock.now())
         except CommandRefused as refused:
             state = TaskState(refused.state)
             return Reply(task=key, verb=verb, became=Became.REFUSED, state=state, detail=str(refused))
@@ -309,13 +329,6 @@ class TaskControl:
                 return None
             return _reply(errand, record, Became.UNCONFIRMED, delivery.why)
         return None
-
-
-def _keys(records: Mapping[TaskKey, TaskRecord], step: TaskKey, map_index: int | None) -> list[TaskKey]:
-    """The step's tasks: those that were opened; where none was, the one to come."""
-    if map_index is not None:
-        return [replace(step, map_index=map_index)]
-    return [key for key in records if key.task_id == step.task_id] or [step]
 
 
 def _over(key: TaskKey, records: Mapping[TaskKey, TaskRecord], evaluation: Evaluation) -> TaskState | None:

@@ -18,7 +18,7 @@ from louver.sessions import Change, Claim
 from louver.states import RunState, Source, TaskState
 from louver.steps import run_start
 
-__all__ = ["Accepting", "Commands", "Reconciling", "Sharing"]
+__all__ = ["Accepting", "Commands", "Emptying", "Reconciling", "Sharing"]
 
 _COMPLETED = Change(to=TaskState.SUCCEEDED, trigger="runtime:completed")
 
@@ -110,6 +110,26 @@ class Commands(ByHand):
         }
         if ends != {"a": CommandState.DONE, "b": CommandState.REFUSED, "c": CommandState.DONE}:
             yield f"the commands are {ends}"
+
+
+class Emptying(ByHand):
+    name = "a person empties what a step has saved"
+
+    def play(self, scene: Scene) -> None:
+        self.begin(scene)
+        token = self.launch(scene, "work")
+        if token is not None:
+            scene.ledger.save_checkpoint(token, "state", {"page": 7}, now=scene.clock.now())
+            scene.ledger.reset_states(token.key)
+            scene.ledger.complete(token, _COMPLETED, None, now=scene.clock.now())
+        self.end(scene)
+
+    def faults(self, scene: Scene) -> Iterator[str]:
+        yield from super().faults(scene)
+        run = self.key(scene)
+        left = scene.ledger.list_states(TaskKey(run.dag_id, run.run_id, "work"))
+        if left:
+            yield f"it has still saved {left}"
 
 
 class Reconciling(ByHand):

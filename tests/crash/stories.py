@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crash.hand_stories import Accepting, Commands, Reconciling, Sharing
+from crash.hand_stories import Accepting, Commands, Emptying, Reconciling, Sharing
 from crash.order_stories import Dearer, Expired, Order, Rejected, Undoing
 from crash.people_stories import Cleaning, Renewed, Settled, UndoneAfterAll
 from crash.run_stories import Event, NotUndone, PerformingAgain, Retrying, Stopped, Walking
@@ -25,6 +25,7 @@ STORIES: dict[str, Story] = {
         Stopped(),
         Event(),
         Commands(),
+        Emptying(),
         Reconciling(),
         Settled(),
         UndoneAfterAll(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from louver.states import TaskState, transition
-from louver_provider.airflow_states import changes_from_airflow
+from louver_provider.airflow_states import changes_from_airflow, names_apart
 
 AIRFLOW_STATES = (
     None,
@@ -74,3 +74,19 @@ def test_what_never_ran_is_skipped_already(state: TaskState) -> None:
 @pytest.mark.parametrize("state", [TaskState.RUNNING, TaskState.PAUSED, TaskState.RETRY_WAIT])
 def test_what_is_not_over_in_airflow_is_left_alone(state: TaskState, airflow_state: str | None) -> None:
     assert changes_from_airflow(state, airflow_state) == ()
+
+
+@pytest.mark.parametrize(
+    ("names", "mapped", "groups"),
+    [
+        (("load", "load_1"), {"load"}, [["load"], ["load_1"]]),
+        (("load", "load_1"), {"load_1"}, [["load", "load_1"]]),
+        (("load", "load_1", "load_1_2"), {"load", "load_1"}, [["load"], ["load_1"], ["load_1_2"]]),
+        (("a_1", "load_x", "load"), {"load"}, [["a_1", "load_x", "load"]]),
+        (("one",), set(), [["one"]]),
+    ],
+)
+def test_names_that_airflow_would_mix_up_are_asked_for_apart(
+    names: tuple[str, ...], mapped: set[str], groups: list[list[str]]
+) -> None:
+    assert names_apart(names, mapped) == groups

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import time_machine
 from airflow.models.pool import Pool
+from airflow.models.taskinstance import TaskInstance
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 from airflow.utils.net import get_hostname
 from airflow.utils.session import create_session
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 from support.airflow_rows import AirflowRows
 from support.bucketed import bucketed
 
@@ -195,6 +196,18 @@ def test_ps_shows_the_tasks_of_one_bucket(busy: AirflowRows, rows_of: Rows) -> N
         assert [row["run_id"] for row in rows_of("ps")] == ["a", "b"]
         assert [row["run_id"] for row in rows_of("ps", "--bucket", "7")] == ["a"]
         assert rows_of("ps", "--bucket", "8") == []
+
+
+def test_a_run_is_in_its_bucket_though_all_its_tasks_name_pools_of_their_own(
+    busy: AirflowRows, rows_of: Rows
+) -> None:
+    with create_session(scoped=False) as session:
+        session.execute(update(TaskInstance).values(pool="eft"))
+    with bucketed():
+        assert [row["run_id"] for row in rows_of("ps", "--bucket", "7")] == ["a"]
+        assert [row["run_id"] for row in rows_of("ps", "--bucket", "28")] == ["b"]
+    with bucketed(bucket_key="nowhere"):
+        assert rows_of("ps", "--bucket", "7") == []
 
 
 def test_ps_shows_the_tasks_of_this_nodes_buckets(busy: AirflowRows, rows_of: Rows) -> None:

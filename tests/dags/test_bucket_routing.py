@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -28,10 +28,15 @@ from support.airflow_by_hand import AirflowByHand
 from support.bucketed import bucketed
 
 from louver.buckets.policy import BucketPolicy, pool_name
+from louver.ledger.contract import Ledger
 from louver.ledger.names import RunKey, TaskKey
 from louver_provider.buckets.declared import tag_of
+from louver_provider.buckets.pools import describe_pool
 from louver_provider.buckets.routes import DEFAULT_POOL
-from louver_provider.own_acts import BUCKET_KEY_REFUSED, BUCKET_NOT_OWNED
+from louver_provider.own_acts import BUCKET_KEY_REFUSED, BUCKET_NOT_OWNED, POOL_MADE
+from louver_provider.reconciler.pools import MakePool
+from louver_provider.reconciler.service import Reconciler
+from louver_provider.settings import load_settings
 
 with warnings.catch_warnings():
     # It wants to draw Dags.
@@ -375,6 +380,136 @@ def test_a_tenant_with_hundreds_of_tasks_keeps_no_other_waiting(airflow: Airflow
     assert len(places(noisy)) == 500
     assert len([key for key in waiting if key.run == noisy]) == 1
     assert TaskKey(quiet.dag_id, quiet.run_id, "first") in waiting
+
+
+# A pool that is gone again
+
+
+def lose(pool: str) -> None:
+    """Somebody deletes the pool."""
+    with create_session(scoped=False) as session:
+        session.execute(delete(Pool).where(Pool.pool == pool))
+
+
+def reconciled(ledger: Ledger, *, dry_run: bool = False) -> list[tuple[str, bool | None]]:
+    """One round of the reconciler; which pools it was about, and whether that was done."""
+    reconciler = Reconciler(ledger, load_settings(), dry_run=dry_run)
+    outcomes = list(reconciler.round())
+    assert {type(outcome.repair) for outcome in outcomes} <= {MakePool}
+    return [
+        (outcome.repair.pool, outcome.done) for outcome in outcomes if isinstance(outcome.repair, MakePool)
+    ]
+
+
+def test_a_pool_that_is_deleted_while_the_scheduler_lives_is_back_within_one_round(
+    airflow: AirflowByHand, ledger: Ledger
+) -> None:
+    """Case A01: the tasks wait until then, and the Dags beside them do not."""
+    with bucketed(bucket_slots=50):
+        early = {trigger(airflow, name, {"tenant": "tenant-A"}) for name in ("makes", "sees")}
+        airflow.schedule()
+        assert TENANT_A in all_pools()
+        lose(TENANT_A)
+        crowd = {trigger(airflow, f"r{number}", {"tenant": "tenant-A"}) for number in range(8)}
+        plain = trigger(airflow, "plain", {}, dag_id="plain")
+        airflow.schedule()
+        airflow.schedule()
+        ready = {key.run for key in airflow.waiting()}
+        assert {*early, plain} <= ready
+        assert not ready & crowd
+        assert TENANT_A not in all_pools()
+
+        assert reconciled(ledger) == [(TENANT_A, True)]
+        airflow.schedule()
+
+    assert all_pools()[TENANT_A] == (50, False)
+    assert crowd <= {key.run for key in airflow.waiting()}
+    ((event, run_id, extra),) = audited()
+    assert (event, run_id, extra["pool"], extra["slots"]) == (POOL_MADE, None, TENANT_A, 50)
+    assert extra["reason"].endswith(" unfinished tasks are in it")
+
+
+def test_a_pool_that_is_deleted_is_back_when_a_later_run_needs_it(airflow: AirflowByHand) -> None:
+    """Whether or not a reconciler is at work; what was seen is believed for half a minute."""
+    with bucketed():
+        trigger(airflow, "before", {"tenant": "tenant-A"})
+        airflow.schedule()
+        trigger(airflow, "seen", {"tenant": "tenant-A"})
+        airflow.schedule()
+        lose(TENANT_A)
+        airflow.pass_time(timedelta(seconds=31))
+        trigger(airflow, "later", {"tenant": "tenant-A"})
+        airflow.schedule()
+    assert TENANT_A in all_pools()
+
+
+def test_what_is_to_be_made_is_shown_and_nothing_is_written(airflow: AirflowByHand, ledger: Ledger) -> None:
+    with bucketed(buckets=3):
+        before = all_pools()
+        assert reconciled(ledger, dry_run=True) == [(pool_name(bucket), None) for bucket in range(3)]
+    assert (all_pools(), audited()) == (before, [])
+
+
+def test_the_command_names_the_pool(
+    airflow: AirflowByHand, ledger: Ledger, rows_of: Callable[..., list[dict[str, Any]]]
+) -> None:
+    with bucketed(buckets=1):
+        (row,) = rows_of("reconcile")
+        assert rows_of("reconcile") == []
+    assert (row["repair"], row["to"], row["done"]) == ("make_pool", "bucket_00", "yes")
+    assert row["why"] == "it was missing; 0 unfinished tasks are in it"
+
+
+def test_pools_of_the_epoch_in_force_are_made_and_of_others_those_in_which_tasks_wait(
+    airflow: AirflowByHand, ledger: Ledger
+) -> None:
+    early = "2026-01-01:64"
+    with bucketed(buckets=early):
+        trigger(airflow, "old", {"tenant": "tenant-B"})
+    airflow.pass_time(timedelta(days=100))
+    with bucketed(buckets=f"{early}, 2026-04-01:2, 2027-01-01:4"):
+        assert reconciled(ledger) == [("bucket_00", True), ("bucket_01", True), (TENANT_B, True)]
+        assert reconciled(ledger) == []
+    assert set(all_pools()) == {DEFAULT_POOL, "bucket_00", "bucket_01", TENANT_B}
+
+
+def test_no_pool_is_made_where_that_is_off_or_there_are_no_buckets(
+    airflow: AirflowByHand, ledger: Ledger
+) -> None:
+    assert reconciled(ledger) == []
+    with bucketed(bucket_provision=False):
+        trigger(airflow, "r", {"tenant": "tenant-A"})
+        assert reconciled(ledger) == []
+    assert set(all_pools()) == {DEFAULT_POOL}
+
+
+def test_slots_that_a_person_has_changed_are_left_and_told_of_once(
+    airflow: AirflowByHand, ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    with create_session(scoped=False) as session:
+        for bucket, slots in enumerate((0, 3, 8)):
+            text = describe_pool(bucket)
+            session.add(
+                Pool(pool=pool_name(bucket), slots=slots, description=text, include_deferred=bucket == 2)
+            )
+        session.add(Pool(pool="bucket_03", slots=1, description="mine", include_deferred=False))
+    before = all_pools()
+    with bucketed(buckets=4):
+        reconciler = Reconciler(ledger, load_settings())
+        assert list(reconciler.round()) == list(reconciler.round()) == []
+    assert (all_pools(), audited()) == (before, [])
+    (said,) = [record.getMessage() for record in caplog.records if "bucket_0" in record.getMessage()]
+    assert "bucket_01 has 3 slots, where [louver] bucket_slots says 8" in said
+
+
+def test_options_that_cannot_be_used_keep_nothing_else_from_being_repaired(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("AIRFLOW__LOUVER__BUCKETS", "many")
+    reconciler = Reconciler(ledger, load_settings())
+    assert list(reconciler.round()) == list(reconciler.round()) == []
+    (said,) = [record.getMessage() for record in caplog.records if "many" in record.getMessage()]
+    assert "pools of buckets cannot be looked at: [louver] buckets: " in said
 
 
 def test_without_buckets_nothing_of_it_is_there(airflow: AirflowByHand) -> None:

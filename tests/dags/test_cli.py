@@ -150,6 +150,21 @@ def test_ps_shows_live_tasks_of_all_runs(ledger: Ledger, rows_of: Any) -> None:
     ]
 
 
+def test_ps_by_tag_means_dags_that_have_all_of_them(
+    ledger: Ledger, tables: AirflowRows, rows_of: Any
+) -> None:
+    for tags in (["eft", "nightly"], ["eft"], []):
+        busy = Busy(ledger).busy()
+        graph = definition(name=busy.run.dag_id)
+        tables.deploy(build_dag(graph, tasks={"story:look": work, "story:act": work}, tags=tags))
+
+    def dags(*arguments: str) -> int:
+        return len({row["dag_id"] for row in rows_of("ps", *arguments)})
+
+    assert (dags(), dags("--tag", "eft"), dags("--tag", "eft", "--tag", "nightly")) == (3, 2, 1)
+    assert dags("--tag", "weekly") == 0
+
+
 def test_a_step_that_was_asked_something_before_it_began_is_in_the_list(ledger: Ledger, rows_of: Any) -> None:
     history = History(ledger)
     history.begin()

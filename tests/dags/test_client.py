@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import time_machine
 from airflow.sdk import Param
 from support.airflow_by_hand import AirflowByHand
+from support.pages import ROOT, blocks
 from support.through_web import ThroughWeb
 
 from louver.definition import Definition
+from louver.engine import run_inline
 from louver.ledger.contract import Ledger
 from louver.ledger.names import RunKey, TaskKey
 from louver.nodes import Step
@@ -50,6 +54,7 @@ PRICED = Definition(
         Step(name="tell", task="tests:tell", deps=["price"]),
     ],
 )
+BILLING = replace(PRICED, name="billing")
 SKIPPED = Definition(name="skipped", version="1", nodes=[Step(name="alone", task="tests:skip")])
 
 
@@ -81,6 +86,7 @@ def airflow() -> Iterator[AirflowByHand]:
     ):
         tasks = {"tests:price": price, "tests:tell": tell}
         by_hand.deploy(build_dag(PRICED, tasks=tasks, params={"amount": Param(1, type="integer")}))
+        by_hand.deploy(build_dag(BILLING, tasks=tasks, params={"amount": Param(1, type="integer")}))
         by_hand.deploy(build_dag(SKIPPED, tasks={"tests:skip": skip}))
         yield by_hand
 
@@ -150,6 +156,64 @@ def test_submitted_again_it_is_the_same_run_and_with_something_else_a_conflict(c
         client().submit("priced", {"amount": 6}, run_id="r1")
 
     assert [run.conf for run in airflow.rows.runs("priced")] == [{"amount": 5}]
+
+
+@pytest.fixture
+def bill(client, airflow) -> Callable[..., Any]:
+    """The step of the docs that starts a run of another Dag; tries of it end as a test says."""
+    example = next(text for text in blocks(ROOT / "docs" / "effects.md", "python") if "client.submit" in text)
+    names: dict[str, Any] = {}
+    exec(compile(example, "effects.md", "exec"), names)
+    names["Louver"] = SimpleNamespace(from_connection=lambda name: client())
+    definition = Definition(
+        name="orders",
+        version="1",
+        params=["amount"],
+        nodes=[Step(name="bill", task="docs:bill", params={"amount": "amount"})],
+    )
+
+    def run(run_id: str, ledger: Ledger, *, amount: int = 5, ends: Callable[[], Any] = tuple) -> Any:
+        start = names["start_billing"]
+
+        def started(key: str, order: Any) -> str:
+            made = start(key, order)
+            ends()
+            return made
+
+        def step(ctx: Any, amount: int) -> Any:
+            names["start_billing"] = started
+            try:
+                return names["bill"]({"amount": amount}, ctx)
+            finally:
+                names["start_billing"] = start
+
+        return run_inline(definition, {"bill": step}, {"amount": amount}, ledger=ledger, run_id=run_id)
+
+    return run
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def test_a_run_that_is_started_as_an_effect_is_started_once(bill, airflow, ledger) -> None:
+    """Case F06: killed once the run was there, before anything of it was recorded."""
+
+    def die() -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        bill("o-1", ledger, ends=die)
+    (made,) = airflow.rows.runs("billing")
+
+    again = bill("o-1", ledger)
+
+    assert (again.state, again.value) == (RunState.SUCCEEDED, made.run_id)
+    assert [run.run_id for run in airflow.rows.runs("billing")] == [made.run_id]
+    assert made.run_id.startswith("for-")
+    # Another run of the same workflow starts another one.
+    assert bill("o-2", ledger, amount=6).value != made.run_id
+    assert [run.conf for run in airflow.rows.runs("billing")] == [{"amount": 5}, {"amount": 6}]
 
 
 def test_one_logical_date_is_for_one_run(client) -> None:

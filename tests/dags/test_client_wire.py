@@ -365,6 +365,25 @@ def test_an_event_that_was_submitted_before_the_pause_has_its_run(serve, client)
     assert server.seen[-1][1] == f"/api/v2/dags/d/dagRuns/{run.run_id}"
 
 
+def test_a_dag_that_is_paused_just_then_takes_no_event(serve, client) -> None:
+    paused = Reply(body={"is_paused": True})
+    server = serve(DAG, Reply(status=503, headers={"Retry-After": "60"}), paused, GONE)
+
+    with pytest.raises(DagPaused):
+        client(server).submit("d", event=EVENT)
+
+    assert [path for method, path, *_ in server.seen if method == "POST"] == ["/louver/v1/dags/d/events"]
+
+
+def test_an_event_may_be_submitted_to_a_dag_that_is_paused(serve, client) -> None:
+    taken = {"dag_id": "d", "run_id": "e1", "outcome": "accepted", "identity": "", "payload_fingerprint": ""}
+    server = serve(Reply(status=202, body=taken))
+
+    assert client(server).submit("d", event=EVENT, while_paused=True).run_id == "e1"
+    ((method, path, *_),) = server.seen
+    assert (method, path) == ("POST", "/louver/v1/dags/d/events?while_paused=true")
+
+
 def test_what_is_no_event_is_found_out_here(client) -> None:
     with pytest.raises(EventRejected, match="specversion"):
         client("http://localhost:1").submit("d", event={"id": "1"})

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 import time_machine
 from airflow import settings as airflow_settings
 from airflow.jobs.job import Job
+from airflow.models.dag import DagModel
 from airflow.models.log import Log
 from airflow.models.pool import Pool
 from airflow.policies import hookimpl
@@ -19,22 +24,31 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 from airflow.utils.net import get_hostname
 from airflow.utils.session import create_session
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 from support.airflow_rows import AirflowRows
 from support.bucketed import bucketed
 
+from louver.definition import Definition
+from louver.ledger import open_ledger
 from louver.ledger.contract import Ledger
 from louver.ledger.names import RunKey, TaskKey
+from louver.nodes import Step
 from louver_provider import cluster_policies
 from louver_provider.buckets.pools import describe_pool
 from louver_provider.buckets.routes import DEFAULT_POOL
 from louver_provider.buckets.settings import require_bucket_settings
 from louver_provider.buckets.start import report_start, scheduler_starts
+from louver_provider.dag_builder import build_dag
+from louver_provider.dags import compensation_dag
+from louver_provider.decorators.task_step import step_task
 from louver_provider.doctor import buckets as checks
 from louver_provider.doctor.components import LiveScheduler, check_clocks, newest
 from louver_provider.doctor.findings import Finding, Level
 from louver_provider.doctor.probe import probe_policy
+from louver_provider.doctor.queues import in_one_place, queues_in, served_queues
 from louver_provider.doctor.reports import Report, fingerprints, own_report, read_reports
+from louver_provider.hooks import ledger as ledger_hook
+from louver_provider.reconciler.rescue import RESCUE_DAG
 
 Louver = Callable[..., tuple[int, str, str]]
 
@@ -46,6 +60,9 @@ MINUTE = timedelta(minutes=1)
 def deployed() -> Iterator[AirflowRows]:
     with time_machine.travel(NOW, tick=False):
         found = AirflowRows()
+        with create_session(scoped=False) as session:
+            # Of other tests: their files are gone.
+            session.execute(update(DagModel).values(is_stale=True))
         with DAG("work", schedule=None) as dag:
             EmptyOperator(task_id="one")
             EmptyOperator(task_id="two", pool="eft", queue="gpu")
@@ -94,7 +111,7 @@ def test_a_sound_installation_has_nothing_to_mend(scheduler: None, louver: Louve
         code, rows = found_by(louver, "--all")
     assert code == 0
     assert {row["check"] for row in rows} == {
-        *("options", "ledger", "policy", "settings", "pools", "resources"),
+        *("options", "ledger", "policy", "settings", "pools", "resources", "compensation"),
     }
     assert len(of(rows, "policy")) == 3
 
@@ -118,6 +135,158 @@ def test_a_bad_option_is_named_and_the_other_checks_go_on(
         "could not be looked at",
     ]
     assert "resume_guard" in of(rows, "options")[1][1]
+
+
+# The ledger
+
+
+def away(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger is to be there."""
+    monkeypatch.setenv("AIRFLOW__LOUVER__LEDGER_URL", url)
+    monkeypatch.setattr(ledger_hook, "_LEDGERS", {})
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("sqlite:////nowhere/at/all/louver.db", "the directory /nowhere/at/all does not exist; make it"),
+        ("memory://", "Airflow cannot use MemoryLedger"),
+        ("louver", "the ledger URL has no scheme; give "),
+        ("mysql://ann:zq7marker@db/louver", "'mysql' is no kind of ledger; give "),
+        ("postgresql://ann:zq7marker@localhost:1/louver", "check that the server runs"),
+        ("postgresql://ann:zq7marker@localhost:port/louver", "the ledger URL cannot be read"),
+    ],
+)
+def test_a_ledger_that_cannot_be_opened_is_found_and_the_other_checks_go_on(
+    scheduler: None, louver: Louver, monkeypatch: pytest.MonkeyPatch, url: str, words: str
+) -> None:
+    """Case K02: a wrong option; whatever it is, a scheduler starts with it."""
+    away(url, monkeypatch)
+    scheduler_starts()
+    code, rows = found_by(louver, "--all")
+    assert code == 3
+    ((level, what),) = of(rows, "ledger")
+    assert (level, words in what) == ("error", True)
+    assert "zq7marker" not in json.dumps(rows)
+    assert of(rows, "compensation")
+    # Whoever started with the same has the same trouble, and no other settings.
+    assert not [text for _, text in of(rows, "settings") if "other settings" in text]
+    assert len(read_reports(now=NOW)) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("DROP TABLE louver_run", "run `airflow louver db upgrade`"),
+        ("UPDATE louver_alembic_version SET version_num = '0001'", "its schema has revision 0001"),
+        ("DELETE FROM louver_alembic_version", "it has tables but no revision"),
+    ],
+)
+def test_a_ledger_without_its_tables_is_found_with_the_way_out(
+    airflow: AirflowRows,
+    louver: Louver,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: str,
+    words: str,
+) -> None:
+    file = tmp_path / "changed.db"
+    url = f"sqlite:///{file}"
+    open_ledger(url, "k1:0123456789abcdef").close()
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute(change)
+    away(url, monkeypatch)
+    code, rows = found_by(louver)
+    assert code == 3
+    ((level, what),) = of(rows, "ledger")
+    assert (level, words in what) == ("error", True)
+    assert "airflow louver db upgrade" in what
+
+
+def test_a_driver_that_is_not_installed_is_found_by_its_name(
+    airflow: AirflowRows, louver: Louver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Case K02: the import of an optional package fails."""
+    monkeypatch.setitem(sys.modules, "psycopg2", None)
+    away("postgresql://ann:zq7marker@localhost:1/louver", monkeypatch)
+    scheduler_starts()
+    code, rows = found_by(louver)
+    assert code == 3
+    assert of(rows, "ledger") == [
+        (
+            "error",
+            "what the ledger's database needs is missing: psycopg2 cannot be imported",
+        )
+    ]
+    (mend,) = [row["mend"] for row in rows if row["check"] == "ledger"]
+    assert "pip install psycopg2-binary" in mend
+
+
+# Compensation from outside
+
+
+def have_steps(airflow: AirflowRows, *, plain: bool) -> None:
+    """A Dag with a step of Louver's."""
+    if plain:
+        with DAG("stepped", schedule=None) as dag:
+            step_task(work)()
+    else:
+        story = Definition(name="stepped", version="1", nodes=[Step(name="one", task="tests:work")])
+        dag = build_dag(story, tasks={"tests:work": work})
+    airflow.deploy(dag)
+
+
+def work() -> None:
+    """What a step does."""
+
+
+@pytest.fixture
+def forgotten(airflow: AirflowRows) -> Iterator[None]:
+    """What is deployed in a test is not there in the next."""
+    yield
+    with create_session(scoped=False) as session:
+        for dag_id in ("stepped", RESCUE_DAG):
+            session.execute(delete(DagModel).where(DagModel.dag_id == dag_id))
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["a workflow", "a plain Dag"])
+@pytest.mark.usefixtures("forgotten")
+def test_where_nothing_compensates_runs_that_are_ended_from_outside_that_is_found(
+    airflow: AirflowRows, louver: Louver, plain: bool
+) -> None:
+    (nobody,) = of(found_by(louver, "--all")[1], "compensation")
+    assert nobody == ("ok", "no Dag has steps of Louver's, so none needs louver_compensate")
+
+    have_steps(airflow, plain=plain)
+    code, rows = found_by(louver)
+    assert code == 3
+    ((level, what),) = of(rows, "compensation")
+    assert (level, what.startswith("there is no Dag louver_compensate, and stepped may need it: ")) == (
+        "error",
+        True,
+    )
+    (mend,) = [row["mend"] for row in rows if row["check"] == "compensation"]
+    assert "dags/louver_system.py" in mend
+
+    airflow.deploy(compensation_dag())
+    assert of(found_by(louver)[1], "compensation") == []
+
+
+@pytest.mark.parametrize(
+    ("column", "words"), [("is_paused", "is paused"), ("has_import_errors", "has import errors")]
+)
+@pytest.mark.usefixtures("forgotten")
+def test_a_dag_that_compensates_and_does_not_run_is_found(
+    airflow: AirflowRows, louver: Louver, column: str, words: str
+) -> None:
+    have_steps(airflow, plain=False)
+    airflow.deploy(compensation_dag())
+    with create_session(scoped=False) as session:
+        session.execute(update(DagModel).where(DagModel.dag_id == RESCUE_DAG).values({column: True}))
+    code, rows = found_by(louver)
+    assert code == 3
+    ((level, what),) = of(rows, "compensation")
+    assert (level, what.startswith(f"louver_compensate {words}: ")) == ("error", True)
 
 
 # The policy
@@ -389,6 +558,10 @@ def test_a_dag_whose_tasks_would_not_fit_is_found_before_it_runs(
     assert what.endswith(": large one (5), large own (6)")
     with bucketed(bucket_slots=3, bucket_key_by_dag='{"large": null}'):
         assert of(found_by(louver)[1], "sizes") == []
+    with create_session(scoped=False) as session:
+        session.execute(update(DagModel).where(DagModel.dag_id == "large").values(is_stale=True))
+    with bucketed(bucket_slots=3):
+        assert of(found_by(louver)[1], "sizes") == []
 
 
 def waiting(pool: str, *, queue: str = "default", count: int = 3) -> checks.Waiting:
@@ -432,6 +605,29 @@ def test_queues_that_nobody_serves_are_found_with_what_waits() -> None:
     assert level is Level.WARNING
     ((level, text),) = whats(checks.check_queues(settings, groups, None, one_place=True))
     assert (level, "owners change nothing" in text) == (Level.WARNING, True)
+
+
+def test_the_queues_that_workers_serve_are_those_of_all_their_answers() -> None:
+    """As Celery gives them: a list of queues for each worker, and an error where it could not say."""
+    answers = {
+        "celery@one": [{"name": "node-a", "durable": True}, {"name": "default", "durable": True}],
+        "celery@two": [{"name": "default", "durable": True}],
+        "celery@three": [],
+        "celery@four": {"error": "KeyError('queues')"},
+    }
+    assert queues_in(answers) == {"node-a", "default"}
+    assert queues_in({}) == set()
+
+
+@pytest.mark.parametrize(
+    ("executor", "one_place"),
+    [("LocalExecutor", True), ("KubernetesExecutor", False), ("LocalExecutor,KubernetesExecutor", False)],
+)
+def test_an_executor_without_queues_of_workers_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch, executor: str, one_place: bool
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", executor)
+    assert (served_queues(), in_one_place()) == (None, one_place)
 
 
 # What a scheduler does when it starts

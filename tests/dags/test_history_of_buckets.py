@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -49,7 +50,8 @@ def started(airflow: AirflowByHand, conf: dict[str, Any]) -> str:
     with create_session(scoped=False) as session:
         run = session.scalars(select(DagRun).where(DagRun.run_id == "run-1")).one()
         run.conf = conf
-        run_started(BucketRouter.configured(require_bucket_settings()), run)
+        router = BucketRouter.configured(require_bucket_settings())
+        run_started(router, run, now=datetime.now(timezone.utc))
     return "run-1"
 
 

@@ -54,6 +54,11 @@ def request(guard: HitlGuard, *, method: str = "PATCH", path: str = ANSWER) -> A
 
 @pytest.fixture
 def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Refusal | None], None]:
+    async def anybody(dag_id: str, scope: Any) -> bool:
+        return True
+
+    monkeypatch.setattr(hitl_guard, "_may_answer", anybody)
+
     def by(refusal: Refusal | None) -> None:
         monkeypatch.setattr(hitl_guard, "_judge", lambda place, body: refusal)
 

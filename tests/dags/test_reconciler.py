@@ -32,7 +32,7 @@ from louver.ledger.requests import ApprovalRequest, CommandRequest, EffectReques
 from louver.liveness import LocalProcesses
 from louver.nodes import Step
 from louver.policies import RetryPolicy
-from louver.repairs import CloseRun, Compensate, EndOnPlatform, Mark, SetRunState
+from louver.repairs import CloseCommand, CloseRun, Compensate, EndOnPlatform, Mark, SetRunState
 from louver.sessions import Change, Claim
 from louver.states import Precision, RunState, Source, TaskState
 from louver.steps import run_start
@@ -236,6 +236,53 @@ def undo(given: Any) -> None:
 
 def kinds(outcomes: list[Outcome]) -> list[tuple[type, bool | None]]:
     return [(type(outcome.repair), outcome.done) for outcome in outcomes]
+
+
+# Mapped steps
+
+
+def load(row: int) -> None:
+    """What each row needs."""
+
+
+MANY = Definition(
+    name="many",
+    version="1",
+    nodes=[
+        Step(name="one", task="shop.orders:one"),
+        Step(name="load", task="shop.orders:load", over={"row": "one"}),
+    ],
+)
+
+
+def test_what_a_step_was_told_before_it_had_indexes_is_closed_once_all_of_them_are_over(
+    tables: AirflowRows, rows: AirflowRows, ledger: Ledger
+) -> None:
+    tables.deploy(build_dag(MANY, tasks={"shop.orders:one": work, "shop.orders:load": load}))
+    stage = Stage(rows, ledger, MANY)
+    token = stage.open()
+    stage.send(Verb.STOP, "load")
+    stage.ledger.complete(token, DONE, [1, 2], now=stage.ago(LONG))
+    stage.show("one", "success")
+    rows.map_over(stage.key("load"), 2)
+
+    def end(index: int) -> None:
+        claim = Claim(try_number=1, max_tries=0, process="p", source=Source.WORKER)
+        token = ledger.open_task(stage.key("load", index), claim, now=stage.ago(LONG)).token
+        (met,) = ledger.claim_commands(token, lease_until=stage.clock.now(), now=stage.ago(LONG))
+        stopped = Change(to=TaskState.STOPPED, trigger="user:stop", actor=met.actor)
+        ledger.obey(token, met, stopped, outcome="stopped before it started", now=stage.ago(LONG))
+        rows.show(stage.key("load", index), "failed", updated_at=stage.ago(LONG), try_number=1)
+
+    def whole() -> CommandState:
+        (command,) = [one for one in ledger.list_commands(stage.run) if one.task == stage.key("load")]
+        return command.state
+
+    end(0)
+    assert (kinds(stage.reconcile()), whole()) == ([], CommandState.PENDING)
+    end(1)
+    assert kinds(stage.reconcile())[0] == (CloseCommand, True)
+    assert whole() is CommandState.REFUSED
 
 
 # Failing fast

@@ -34,8 +34,11 @@ PATIENCE = 30.0
 
 
 @pytest.fixture(scope="module")
-def tables() -> AirflowRows:
-    return AirflowRows()
+def tables() -> Iterator[AirflowRows]:
+    rows = AirflowRows()
+    yield rows
+    # Schedulers that started here have said so in Airflow's log.
+    rows.clear()
 
 
 @pytest.fixture

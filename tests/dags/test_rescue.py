@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,9 +17,11 @@ from louver.closing import COMPENSATE
 from louver.definition import Definition
 from louver.errors import ConfigurationError, LedgerError
 from louver.ledger.contract import Ledger
+from louver.ledger.human_queue_contract import Word
 from louver.ledger.names import EffectKind, EffectState, OnUnknown, RunKey, TaskKey
 from louver.ledger.requests import EffectRequest
 from louver.nodes import Step
+from louver.policies import CompensationPolicy
 from louver.sessions import Change, Claim
 from louver.states import RunState, Source, TaskState
 from louver.steps import run_start
@@ -52,26 +55,29 @@ def dag() -> DAG:
     return compensation_dag()
 
 
-def acted(ledger: Ledger, *, undo: str, two: TaskState = TaskState.LOST) -> None:
+def acted(
+    ledger: Ledger, *undos: str, two: TaskState = TaskState.LOST, definition: Definition = LINE
+) -> None:
     """The run has done something in its first step, and its second one has ended so."""
-    ledger.open_run(run_start(LINE, RUN, marker=NOW.isoformat(), requester="ann"), now=NOW)
+    ledger.open_run(run_start(definition, RUN, marker=NOW.isoformat(), requester="ann"), now=NOW)
     claim = Claim(try_number=1, max_tries=2, process="p", source=Source.WORKER)
     token = ledger.open_task(TaskKey("line", "r1", "one"), claim, now=NOW).token
     ledger.advance(token, Change(to=TaskState.RUNNING, trigger="executor:launched"), now=NOW)
-    request = EffectRequest(
-        scope="dag:line",
-        key="pay",
-        name="pay",
-        intent={"amount": 1},
-        intent_hash="h" * 64,
-        undo=undo,
-        on_unknown=OnUnknown.MANUAL,
-        provider_idempotent=False,
-        lease_until=NOW + timedelta(seconds=1),
-        quiesce_seconds=0,
-    )
-    begun = ledger.begin_effect(token, request, now=NOW)
-    ledger.commit_effect(token, begun.record, None, now=NOW)
+    for name, undo in zip(("pay", "ship"), undos, strict=False):
+        request = EffectRequest(
+            scope="dag:line",
+            key=name,
+            name=name,
+            intent={"amount": 1},
+            intent_hash="h" * 64,
+            undo=undo,
+            on_unknown=OnUnknown.MANUAL,
+            provider_idempotent=False,
+            lease_until=NOW + timedelta(seconds=1),
+            quiesce_seconds=0,
+        )
+        begun = ledger.begin_effect(token, request, now=NOW)
+        ledger.commit_effect(token, begun.record, None, now=NOW)
     done = Change(to=TaskState.SUCCEEDED, trigger="runtime:completed")
     ledger.complete(token, done, None, now=NOW)
     token = ledger.open_task(TaskKey("line", "r1", "two"), claim, now=NOW).token
@@ -104,7 +110,7 @@ def test_the_dag_waits_for_nobody_to_unpause_it(dag: DAG) -> None:
 
 
 def test_what_stands_is_undone_and_the_run_closed_and_sealed(dag: DAG, ledger: Ledger) -> None:
-    acted(ledger, undo=WORKS)
+    acted(ledger, WORKS)
 
     done = dag.get_task(COMPENSATE).execute(context())
 
@@ -122,7 +128,7 @@ def test_what_stands_is_undone_and_the_run_closed_and_sealed(dag: DAG, ledger: L
 
 def test_again_it_finds_what_it_has_done(dag: DAG, ledger: Ledger) -> None:
     """Its report was lost, and Airflow tries it again."""
-    acted(ledger, undo=WORKS)
+    acted(ledger, WORKS)
     first = dag.get_task(COMPENSATE).execute(context())
 
     assert dag.get_task(COMPENSATE).execute(context(try_number=2)) == first
@@ -130,7 +136,7 @@ def test_again_it_finds_what_it_has_done(dag: DAG, ledger: Ledger) -> None:
 
 
 def test_what_cannot_be_undone_waits_for_a_person_and_the_run_says_so(dag: DAG, ledger: Ledger) -> None:
-    acted(ledger, undo=FAILS)
+    acted(ledger, FAILS)
 
     with pytest.raises(AirflowFailException, match="wait for a person"):
         dag.get_task(COMPENSATE).execute(context())
@@ -141,8 +147,37 @@ def test_what_cannot_be_undone_waits_for_a_person_and_the_run_says_so(dag: DAG, 
     assert ledger.get_seal(RUN) is not None
 
 
+def test_where_the_workflow_says_so_the_first_failure_ends_it_here_too(dag: DAG, ledger: Ledger) -> None:
+    """Case E06; once a person has seen to it, the rest is undone by the next one that is started."""
+    stops = replace(LINE, compensation=CompensationPolicy(on_failure="stop"))
+    acted(ledger, WORKS, FAILS, definition=stops)
+
+    with pytest.raises(AirflowFailException, match="wait for a person"):
+        dag.get_task(COMPENSATE).execute(context())
+
+    def states() -> dict[str, EffectState]:
+        return {one.key: one.state for one in ledger.list_effects(RUN) if one.kind is EffectKind.FORWARD}
+
+    def state() -> RunState:
+        run = ledger.get_run(RUN)
+        assert run is not None
+        return run.state
+
+    assert (states(), state()) == (
+        {"pay": EffectState.COMMITTED, "ship": EffectState.UNDO_FAILED},
+        RunState.COMPENSATION_FAILED,
+    )
+    (waiting,) = ledger.find_effects(states=[EffectState.UNDO_FAILED])
+    word = Word(actor="ann", reason="sent back by hand", source=Source.CLI)
+    ledger.settle_effect(waiting, undone=True, word=word, now=NOW)
+
+    dag.get_task(COMPENSATE).execute(context(2))
+
+    assert (set(states().values()), state()) == ({EffectState.UNDONE}, RunState.FAILED_COMPENSATED)
+
+
 def test_a_run_with_unfinished_steps_is_not_compensated_yet(dag: DAG, ledger: Ledger) -> None:
-    acted(ledger, undo=WORKS, two=TaskState.RUNNING)
+    acted(ledger, WORKS, two=TaskState.RUNNING)
 
     with pytest.raises(RetryLater):
         dag.get_task(COMPENSATE).execute(context())

@@ -325,3 +325,92 @@ def test_a_run_that_cannot_be_opened_says_why(
 def test_a_step_that_the_run_does_not_have_is_an_error(stage: Stage) -> None:
     with pytest.raises(LedgerError, match="it has one, two"):
         stage.client.pause(RUN, "compensate")
+
+
+MANY = RunKey("many", "r1")
+MAPPED = Definition(
+    name="many",
+    version="1",
+    nodes=[
+        Step(name="rows", task="tests:work"),
+        Step(name="load", task="tests:load", over={"row": "rows"}),
+    ],
+)
+LOADS = [TaskKey("many", "r1", "load", index) for index in range(4)]
+
+
+class Mapped(Stage):
+    """A run with a step that is mapped over four rows, once ``rows`` has ended."""
+
+    def __init__(self, rows: AirflowRows, ledger: Ledger) -> None:
+        super().__init__(rows, ledger)
+        self.ledger.open_run(run_start(MAPPED, MANY), now=self.now)
+
+    def ends(self, *, known: bool) -> None:
+        """The step before it ends: what came of it is known to the ledger, or by Airflow's rows alone."""
+        token = self.open(TaskKey("many", "r1", "rows"))
+        self.ledger.advance(token, LAUNCHED, now=self.now)
+        if known:
+            done = Change(to=TaskState.SUCCEEDED, trigger="runtime:completed")
+            self.ledger.complete(token, done, [1, 2, 3, 4], now=self.now)
+        else:
+            self.rows.map_over(TaskKey("many", "r1", "load"), 4)
+
+    def told(self, verb: Verb, map_index: int | None = None) -> list[tuple[int, Became]]:
+        replies = self.client.ask(verb, MANY, "load", map_index=map_index, timeout=timedelta(0))
+        return [(reply.task.map_index, reply.became) for reply in replies]
+
+    def meets(self, index: int) -> list[Verb]:
+        token = self.open(LOADS[index])
+        found = self.ledger.claim_commands(token, lease_until=self.now + SECOND, now=self.now)
+        return [command.verb for command in found]
+
+
+def load(row: int) -> None:
+    """What a mapped step does."""
+
+
+@pytest.fixture(scope="module")
+def mapped_tables(tables: AirflowRows) -> AirflowRows:
+    tables.deploy(build_dag(MAPPED, tasks={"tests:work": work, "tests:load": load}))
+    return tables
+
+
+@pytest.fixture
+def mapped(mapped_tables: AirflowRows, rows: AirflowRows, ledger: Ledger) -> Mapped:
+    rows.run(MANY)
+    return Mapped(rows, ledger)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_stop_means_every_index_also_those_that_no_process_has_opened(mapped: Mapped, known: bool) -> None:
+    mapped.ends(known=known)
+    mapped.open(LOADS[1])
+
+    told = mapped.told(Verb.STOP)
+
+    assert [index for index, _ in told] == [0, 1, 2, 3]
+    assert {became for index, became in told if index != 1} == {Became.RECORDED}
+    assert mapped.meets(2) == [Verb.STOP]
+
+
+def test_what_a_step_is_told_before_it_is_expanded_each_of_its_indexes_meets(mapped: Mapped) -> None:
+    assert mapped.told(Verb.PAUSE) == [(-1, Became.RECORDED)]
+
+    mapped.ends(known=True)
+
+    assert mapped.meets(0) == [Verb.PAUSE]
+    assert mapped.told(Verb.RESUME, 3) == [(3, Became.UNCONFIRMED)]
+    assert mapped.meets(3) == [Verb.PAUSE, Verb.RESUME]
+    assert mapped.meets(1) == [Verb.PAUSE]
+
+
+def test_an_index_that_there_is_not_is_an_error_that_says_which_there_are(mapped: Mapped) -> None:
+    with pytest.raises(LedgerError, match="'rows' of run r1 is not mapped and has no index 3"):
+        mapped.client.stop(MANY, "rows", map_index=3)
+    with pytest.raises(LedgerError, match="has no index 7: it is not expanded yet; leave the index out"):
+        mapped.told(Verb.STOP, 7)
+    mapped.ends(known=True)
+    with pytest.raises(LedgerError, match="has no index 7: it has the indexes 0 to 3"):
+        mapped.told(Verb.STOP, 7)
+    assert mapped.ledger.list_commands(MANY) == []

@@ -17,8 +17,10 @@ from louver.errors import DefinitionError
 from louver.marks import step
 from louver.policies import INFRASTRUCTURE_BUDGET, RetryPolicy
 from louver.timeouts import Timeouts
+from louver_provider.dags import compensation_dag
 from louver_provider.decorators import close
 from louver_provider.plain_dags import definition_of_dag, workflow_of
+from louver_provider.runtime import LouverRetryPolicy
 
 
 @pytest.fixture
@@ -91,6 +93,49 @@ def test_a_mapped_step_is_retried_and_expanded(plain: DAG) -> None:
     decoded = DagSerialization.from_dict(DagSerialization.to_dict(plain))
     assert decoded.get_task("each").retries == 3 + INFRASTRUCTURE_BUDGET
     assert decoded.get_task("each").has_retry_policy
+
+
+def test_default_args_hold_only_where_louver_does_not_decide() -> None:
+    defaults = {
+        **{"execution_timeout": timedelta(seconds=5), "do_xcom_push": False, "multiple_outputs": True},
+        **{"retry_exponential_backoff": 2.0, "max_retry_delay": timedelta(seconds=1), "pool": "mine"},
+        **{"retries": 9, "retry_delay": timedelta(hours=1), "retry_policy": None},
+    }
+    with DAG(dag_id="plain", schedule=None, default_args=defaults) as made:
+        task.step(task_id="one")(work)()
+        task.step(task_id="each")(work).expand(value=[1, 2])
+        task.step(task_id="parted", multiple_outputs=True)(work)()
+        close()
+    each = made.get_task("each")
+    assert (each.execution_timeout, each.retry_exponential_backoff, each.retries < 9) == (None, 0, True)
+    live = [made.get_task(name) for name in ("one", "parted", "compensate", "outcome")]
+    for operator in [*live, each.unmap({"op_kwargs": {"value": 1}})]:
+        assert (operator.execution_timeout, operator.do_xcom_push) == (None, True)
+        assert operator.multiple_outputs is (operator.task_id == "parted")
+        assert operator.retry_exponential_backoff == 0
+        assert (operator.retries < 9, type(operator.retry_policy)) == (True, LouverRetryPolicy)
+        assert operator.pool == "mine"
+    compensation = compensation_dag(default_args=defaults).get_task("compensate")
+    assert (compensation.execution_timeout, compensation.retries < 9) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        ({"execution_timeout": timedelta(1)}, "execution_timeout cannot be given.*timeouts"),
+        ({"do_xcom_push": False}, "do_xcom_push cannot be given.*xcom_inline_bytes"),
+        ({"retry_exponential_backoff": 2.0}, "its retry says"),
+        ({"retry_delay": timedelta(1)}, "its retry says"),
+        ({"retry_policy": None}, "its retry says"),
+    ],
+)
+def test_what_was_decided_is_not_said_otherwise_later(plain: DAG, argument: Any, words: str) -> None:
+    made = task.step(task_id="charge")(work).override(**argument)
+    with pytest.raises(DefinitionError, match=rf"charge.*{words}"):
+        made(1)
+    mapped = task.step(task_id="each")(work).override(**argument).expand(value=[1, 2])
+    with pytest.raises(DefinitionError, match=rf"each.*{words}"):
+        definition_of_dag(mapped.operator.dag)
 
 
 def fingerprint(*, plain_tasks: int = 0, retry: int = 1, edge: bool = True, schedule: Any = None) -> str:

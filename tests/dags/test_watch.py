@@ -33,7 +33,7 @@ KEYS = "k1:0123456789abcdef"
 PATIENCE = 60.0
 
 PROGRAM = """
-import signal, subprocess, sys, time
+import os, signal, subprocess, sys, threading, time
 from datetime import timedelta
 from louver.binding import bind
 from louver.clock import SystemClock
@@ -79,6 +79,11 @@ def child(ctx):
     print("child", subprocess.Popen(["sleep", "600"]).pid, flush=True)
     time.sleep(600)
 
+def join(ctx):
+    thread = threading.Thread(target=time.sleep, args=[600])
+    thread.start()
+    thread.join()
+
 def polite(ctx):
     print("child", subprocess.Popen(["sleep", "600"]).pid, flush=True)
     while True:
@@ -106,6 +111,8 @@ life = Lifecycle(
 claim = Claim(try_number=1, max_tries=3, process=processes.name(), source=Source.WORKER)
 closing = life.live(calls.node("one", key=TaskKey("work", "run-1", "one"), claim=claim))
 print("closing", closing.state, type(closing.error).__name__, flush=True)
+# As Airflow ends a task's process: whatever its threads are at.
+os._exit(0)
 """
 
 
@@ -180,8 +187,9 @@ def case(
         process.wait()
 
 
-def child_of(said: str) -> int:
-    return int(next(line.split()[1] for line in said.splitlines() if line.startswith("child ")))
+def children_of(said: str) -> list[int]:
+    """The processes that the step has said it started."""
+    return [int(line.split()[1]) for line in said.splitlines() if line.startswith("child ")]
 
 
 def gone(pid: int) -> bool:
@@ -191,8 +199,9 @@ def gone(pid: int) -> bool:
         return True
 
 
-def test_code_that_swallows_exceptions_is_interrupted(tmp_path: Path, ledger: Ledger) -> None:
-    with case(tmp_path, ledger, "swallow") as running:
+@pytest.mark.parametrize("name", ["swallow", "join"])
+def test_code_that_does_not_listen_is_interrupted(tmp_path: Path, ledger: Ledger, name: str) -> None:
+    with case(tmp_path, ledger, name) as running:
         running.wait_until_running()
         running.stop()
         code, said = running.end()
@@ -210,12 +219,14 @@ def test_code_that_swallows_everything_is_killed_and_its_stop_stays_to_be_confir
     assert (code, running.state) == (-signal.SIGKILL, TaskState.STOPPING), said
 
 
-def test_an_attempt_that_waits_in_c_ends_at_its_limit(tmp_path: Path, ledger: Ledger) -> None:
-    with case(tmp_path, ledger, "wait_in_c", attempt="1") as running:
+@pytest.mark.parametrize("name", ["wait_in_c", "swallow", "child", "join"])
+def test_an_attempt_ends_at_its_limit_whatever_it_is_at(tmp_path: Path, ledger: Ledger, name: str) -> None:
+    with case(tmp_path, ledger, name, attempt="1") as running:
         code, said = running.end()
     assert (code, running.state, running.kind) == (0, TaskState.FAILED, FailureKind.TIMEOUT_ATTEMPT), said
     row = ledger.list_transitions(RunKey("work", "run-1"))[-1]
     assert (row.trigger, "the limit is 1.0 s" in (row.reason or "")) == ("timeout:attempt", True)
+    assert [child for child in children_of(said) if not gone(child)] == []
 
 
 def test_an_idle_attempt_that_swallows_everything_is_killed_and_recorded(
@@ -237,4 +248,5 @@ def test_children_end_too(tmp_path: Path, ledger: Ledger, name: str) -> None:
         running.stop()
         code, said = running.end()
     assert (code, running.state) == (0, TaskState.STOPPED), said
-    assert gone(child_of(said))
+    (child,) = children_of(said)
+    assert gone(child)

@@ -15,6 +15,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from louver.builder import WorkflowTemplate
 from louver_provider.decorators import workflow
+from louver_provider.runtime import LouverRetryPolicy
 
 HEAD = """
 # An Airflow Dag.
@@ -95,6 +96,52 @@ def test_the_dag_takes_airflows_own_arguments(parse: Parse) -> None:
     extract = dag.get_task("extract")
     assert extract.owner == "me"
     assert extract.retries == 2
+
+
+DECIDED = {
+    "execution_timeout": None,
+    "do_xcom_push": True,
+    "multiple_outputs": False,
+    "retry_exponential_backoff": 0,
+}
+
+
+@pytest.mark.parametrize("name", ["extract", "double", "load", "agree", "compensate", "outcome"])
+def test_default_args_hold_only_where_louver_does_not_decide(parse: Parse, name: str) -> None:
+    """What is said for all tasks of a Dag would fail steps that have succeeded, or end them half-way."""
+    dag = one(
+        parse,
+        """
+        from datetime import timedelta
+
+        def ask(rows): return {"rows": rows}
+
+        @workflow(default_args={
+            "execution_timeout": timedelta(seconds=5), "do_xcom_push": False, "multiple_outputs": True,
+            "retry_exponential_backoff": 2.0, "max_retry_delay": timedelta(seconds=1), "pool": "mine",
+            "retries": 9, "retry_delay": timedelta(hours=1), "retry_policy": None,
+            "trigger_rule": "one_failed", "doc_json": "{}",
+        })
+        def etl(wf, source: str = "sales"):
+            rows = wf.step("extract", extract, args=[source])
+            parts = wf.map("double", double, over=rows, param="row")
+            agreed = wf.approve("agree", of="load", payload=ask, deps={"rows": parts})
+            return wf.step("load", load, deps={"rows": parts}, approval="agree")
+        etl()
+        """,
+    )
+    plain = DagSerialization.from_dict(DagSerialization.to_dict(dag)).get_task(name)
+    live = dag.get_task(name)
+    if name == "double":
+        assert {key: live.partial_kwargs[key] for key in DECIDED} == DECIDED
+        live = live.unmap({"item": 1})
+    assert {key: getattr(live, key) for key in DECIDED} == DECIDED
+    assert (live.retries, live.pool) == (plain.retries, "mine")
+    assert (live.retries < 9, type(live.retry_policy)) == (True, LouverRetryPolicy)
+    assert (plain.execution_timeout, plain.retry_exponential_backoff) == (None, 0)
+    assert str(plain.trigger_rule) != "one_failed"
+    if name == "outcome":
+        assert json.loads(live.doc_json)["name"] == "etl"
 
 
 def test_its_parameters_are_the_dags_params(parse: Parse) -> None:
@@ -188,6 +235,8 @@ def test_airflows_arguments_reach_single_tasks(parse: Parse) -> None:
         ({"load": {"retries": 3}}, ["step 'load'", "its retry says"]),
         ({"double": {"trigger_rule": "all_done"}}, ["step 'double'", "its join says"]),
         ({"load": {"execution_timeout": 3}}, ["step 'load'", "timeouts"]),
+        ({"load": {"multiple_outputs": True}}, ["step 'load'", "from the ledger"]),
+        ({"load": {"task_group": None}}, ["step 'load'", "part of the task's name"]),
         ({"load": {"queue": "q"}}, ["step 'load'", "give the step a queue"]),
         ({"outcome": {"doc_json": "{}"}}, ["step 'outcome'", "definition is kept there"]),
         ({"load": {"pol": "x"}}, ["step 'load'", "no argument of Airflow's operators: pol"]),
@@ -261,3 +310,22 @@ def test_it_is_the_template_that_runs_embedded_too(parse: Parse) -> None:
 
     assert isinstance(etl, WorkflowTemplate)
     assert etl.build(count=3).definition.names == ("one0", "one1", "one2")
+
+
+def test_how_a_run_is_undone_is_said_with_the_workflow(parse: Parse) -> None:
+    policy = (
+        "from louver.policies import CompensationPolicy\n"
+        "@workflow(compensation=CompensationPolicy(on_failure='stop'))\n"
+    )
+    dag = one(parse, f"{policy}def undone(wf):\n    wf.step('load', load, kwargs={{'rows': []}})\nundone()\n")
+    form = json.loads(dag.get_task("outcome").doc_json)
+    assert form["compensation"]["on_failure"] == "stop"
+
+
+def test_an_async_step_is_an_error_of_its_file(parse: Parse) -> None:
+    text = error(
+        parse,
+        "async def waits(): pass\n@workflow()\ndef late(wf):\n    wf.step('wait', waits)\nlate()\n",
+    )
+    for word in ("late, step 'wait', attribute 'task'", "waits is an async function", "asyncio.run"):
+        assert word in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import threading
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -309,6 +310,44 @@ ASK: dict[str, Callable[..., Any]] = {
 
 def asked(**other: Any) -> dict[str, Any]:
     return {"key": "return_value", "dag_id": "orders", "run_id": "r1", "task_id": "one", **other}
+
+
+@pytest.mark.parametrize("name", ["aget_one", "aget_all"])
+def test_a_coroutine_that_reads_the_ledger_lets_others_go_on(
+    name: str, ledger: Ledger, serve: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A triggerer has one event loop for all that wait there."""
+    serve(stored(ledger, (1, 2)))
+    began, went_on = threading.Event(), threading.Event()
+
+    def slow() -> Ledger:
+        began.set()
+        assert went_on.wait(10), "nobody else came to anything"
+        return ledger
+
+    monkeypatch.setattr("louver_provider.xcom.backend.get_ledger", slow)
+
+    async def other() -> None:
+        while not began.is_set():
+            await asyncio.sleep(0)
+        went_on.set()
+
+    async def both() -> Any:
+        found, _ = await asyncio.gather(getattr(LouverXCom, name)(**asked()), other())
+        return found
+
+    found = asyncio.run(both())
+    assert found == ((1, 2) if name == "aget_one" else [(1, 2)])
+
+
+@pytest.mark.parametrize("name", ["aget_one", "aget_all"])
+def test_a_coroutine_finds_no_row_and_plain_values_too(
+    name: str, ledger: Ledger, serve: Callable[..., None]
+) -> None:
+    serve()
+    assert asyncio.run(getattr(LouverXCom, name)(**asked())) is None
+    serve(stored(ledger, {"a": 1}))
+    assert ASK[name](**asked()) == {"a": 1}
 
 
 @pytest.mark.parametrize("name", ASK)

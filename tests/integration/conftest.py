@@ -103,9 +103,11 @@ class Runs:
 @pytest.fixture(scope="session")
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowHome]:
     """The Airflow."""
+    path = tmp_path_factory.mktemp("airflow")
     home = AirflowHome(
-        tmp_path_factory.mktemp("airflow"),
-        users={"admin": "admin", "second": "admin", "onlooker": "viewer"},
+        path,
+        users={"admin": "admin", "second": "admin", "alice": "user", "bob": "user", "onlooker": "viewer"},
+        settings={"SHOP_LANDING": str(path / "landing")},
         say=print,
     )
     home.prepare()

@@ -15,7 +15,7 @@ from louver.ledger.names import EffectState, RunKey, TaskKey
 
 pytestmark = pytest.mark.integration
 
-DAGS = {"decorated", "gated", "guarded", "plain_steps", "unclosed_steps"}
+DAGS = {"decorated", "gated", "softly_gated", "guarded", "plain_steps", "unclosed_steps"}
 SECONDS = 300.0
 
 
@@ -29,6 +29,7 @@ def begun(airflow: Any) -> dict[str, str]:
         "left": ("gated", {}),
         "closed": ("gated", {"gate": "closed"}),
         "broken": ("gated", {"gate": "broken"}),
+        "softly": ("softly_gated", {"gate": "closed"}),
         "sound_door": ("guarded", {}),
         "broken_door": ("guarded", {"door": "broken"}),
         "shipped": ("plain_steps", {}),
@@ -110,6 +111,18 @@ def test_a_closed_gate_skips_the_steps_behind_it_and_the_run_succeeded(ended: An
     assert {held[name] for name in ("first", "left", "right", "either")} == {"skipped"}
     assert {colours[name] for name in ("first", "left", "right", "either", "done")} == {"skipped"}
     assert (colours["compensate"], colours["outcome"]) == ("success", "success")
+
+
+def test_a_closed_gate_that_asks_for_trigger_rules_leaves_the_joins_to_theirs(
+    ended: Any, ledger: Ledger
+) -> None:
+    """Case J06, and what docs/failure-rules.md advises."""
+    state, colours, held = ended("softly")
+    assert (state, held["run"]) == ("success", "succeeded")
+    assert (held["first"], held["second"], held["other"]) == ("skipped", "skipped", "succeeded")
+    assert (colours["report"], held["report"]) == ("success", "succeeded")
+    result = ledger.load_result(TaskKey("softly_gated", "softly", "report"))
+    assert result == ["skipped", "ok"]
 
 
 def test_a_gate_that_fails_fails_the_run(ended: Any) -> None:

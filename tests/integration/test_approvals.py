@@ -53,7 +53,6 @@ def test_nobody_answers_without_a_login_or_the_right_to(airflow, orders, runs) -
     path = f"/api/v2/dags/{DAG}/dagRuns/{runs.waiting}/taskInstances/{TASK}/-1/hitlDetails"
     body = {"chosen_options": ["Approve"], "params_input": {"request_id": request_id(question)}}
 
-    # This one waits for the resume guard, which is asked before Airflow looks at a token.
     assert airflow.rest_as("onlooker").answer(DAG, runs.waiting, TASK, "Approve").status == 403
     assert orders.rest.request("PATCH", path, body, token="").status == 401
     # Airflow's own answer to a token that is none.

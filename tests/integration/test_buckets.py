@@ -137,6 +137,18 @@ def test_a_bad_key_that_nobody_could_refuse_is_audited_and_the_run_ends_well(air
     assert "not null; " in row["reason"]
 
 
+def test_a_pool_that_is_deleted_comes_back_and_what_waited_for_it_runs(airflow: AirflowHome) -> None:
+    """Case A01, by the reconciler that the scheduler brings with it; another bucket waits for nothing."""
+    airflow.rest.request("DELETE", f"/api/v2/pools/{TENANT_A}").expect(204)
+    waits = airflow.rest.trigger(DAG, {"tenant": "tenant-A"})
+    beside = airflow.rest.trigger(DAG, {"tenant": "tenant-B"})
+    ended(airflow, beside)
+    ended(airflow, waits)
+    assert pools(airflow, waits) == {TENANT_A}
+    made = [entry for entry in events(airflow, "louver_pool_made") if TENANT_A in entry["extra"]]
+    assert [json.loads(entry["extra"])["slots"] for entry in made] == [2]
+
+
 def test_a_drained_bucket_holds_its_tasks_and_is_shown_as_drained(airflow: AirflowHome) -> None:
     drain = airflow.cli("pools", "set", TENANT_B, "0", "Louver bucket 28")
     assert drain.code == 0, drain.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from support.airflow_control import Control, controlled
@@ -74,6 +75,32 @@ def test_people_resume_a_paused_step_under_required_actions(control) -> None:
     assert control.rows(run_id) == list(range(300))
     (resumed,) = [row for row in control.trail(run_id) if row["trigger"] == "user:resume"]
     assert resumed["actor"] == "admin"
+
+
+def test_a_paused_step_that_is_cleared_stays_paused_until_somebody_resumes_it(control) -> None:
+    run_id = control.start("counting", rows=300, seconds=0.1)
+    control.await_rows(run_id, 3)
+    assert control.one("pause", run_id, "work", "--reason", "month end")[:2] == (0, "done")
+    control.await_state("counting", run_id, "awaiting_input")
+    before = control.rows(run_id)
+
+    control.clear("counting", run_id)
+
+    def pauses() -> list[dict[str, Any]]:
+        return [row for row in control.trail(run_id) if row["to"] == "paused"]
+
+    control.home.wait_for("the second pause", lambda: len(pauses()) == 2, timeout=90)
+    control.await_state("counting", run_id, "awaiting_input")
+    again = pauses()[1]
+    assert (again["trigger"], again["reason"]) == ("user:pause", "month end")
+    assert control.rows(run_id) == before
+    assert control.rest.question("counting", run_id, "work")["options"] == ["Resume", "Stop"]
+
+    control.hurry(run_id)
+    assert control.one("resume", run_id, "work")[:2] == (0, "done")
+    assert control.ended("counting", run_id) == "success"
+    # Cleared, it begins with no state.
+    assert control.rows(run_id) == [*before, *range(300)]
 
 
 def test_a_step_without_a_checkpoint_pauses_in_place(control) -> None:

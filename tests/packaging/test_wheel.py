@@ -59,7 +59,7 @@ def outside(**more):
 def built(tmp_path_factory):
     """The directory with the sdist and the wheel that was built from it."""
     source = tmp_path_factory.mktemp("source")
-    for name in ("setup.cfg", "pyproject.toml", "README.md"):
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     for name in (".build", "include", "plugins"):
         skip = shutil.ignore_patterns("*.egg-info", "node_modules", "lib", "bdist.*")
@@ -144,8 +144,19 @@ def test_the_wheel_has_no_compiled_files(contents):
 
 def test_the_wheel_has_the_migrations_and_the_types(contents):
     assert "louver/py.typed" in contents
+    assert "louver_provider/.airflowignore" in contents
     assert "louver/ledger/sql/migrations/env.py" in contents
     assert any(name.startswith("louver/ledger/sql/migrations/versions/0001") for name in contents)
+
+
+def test_the_wheel_carries_its_licence(wheel):
+    place = "airflow_provider_louver-0.1.0.dist-info"
+    with zipfile.ZipFile(wheel) as archive:
+        text = archive.read(f"{place}/licenses/LICENSE").decode()
+        metadata = archive.read(f"{place}/METADATA").decode()
+
+    assert text == (ROOT / "LICENSE").read_text()
+    assert "\nLicense-Expression: Apache-2.0\n" in metadata
 
 
 def test_the_sdist_has_no_stray_files(built):
@@ -153,7 +164,8 @@ def test_the_sdist_has_no_stray_files(built):
     with tarfile.open(sdist) as archive:
         top = {name.split("/")[1] for name in archive.getnames() if "/" in name}
 
-    assert top <= {".build", "PKG-INFO", "README.md", "include", "plugins", "pyproject.toml", "setup.cfg"}
+    files = {"LICENSE", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg"}
+    assert top <= {".build", "include", "plugins", *files}
 
 
 def test_what_is_installed_fits_together(clean):
@@ -180,6 +192,61 @@ def test_airflow_lists_the_provider(clean):
 def test_airflow_registers_the_plugin_once(clean):
     listed = rows(clean.airflow("plugins", "--output", "json"))
 
+    assert [row["name"] for row in listed].count("louver") == 1
+
+
+LOADED = """
+import json, sys
+from airflow import plugins_manager
+from airflow.listeners.listener import get_listener_manager
+folder = sys.argv[1]
+names = [getattr(plugin, "__name__", "") for plugin in get_listener_manager().pm.get_plugins()]
+loaded, trouble = plugins_manager._get_plugins()
+import louver.builder
+files = {name: module.__dict__.get("__file__") or "" for name, module in sys.modules.items()}
+print(json.dumps({
+    "plugins": [plugin.name for plugin in loaded if plugin.name == "louver"],
+    "listeners": sorted(name for name in names if "task_states" in name or "components" in name),
+    "trouble": list(trouble.values()),
+    "bare": [name for name, file in files.items() if file.startswith(folder)],
+}))
+"""
+"""What a process of Airflow has after it has loaded its plugins; then something of the core is imported."""
+
+
+@pytest.mark.parametrize(
+    ("what", "trouble", "bare"),
+    [
+        pytest.param(".", [], [], id="the whole package"),
+        # It is the one that comes first; Airflow says that there is another one.
+        pytest.param(
+            "plugins/louver_plugin.py",
+            ["Plugin 'louver' already registered, skipping"],
+            ["louver_plugin"],
+            id="the plugin's file",
+        ),
+    ],
+)
+def test_a_copy_in_the_plugins_folder_registers_nothing_twice(clean, tmp_path, what, trouble, bare):
+    """Case K01."""
+    package = Path(clean.run("import louver_provider; print(louver_provider.__path__[0])").strip())
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    if what == ".":
+        shutil.copytree(package, folder / package.name)
+    else:
+        shutil.copy(package / what, folder)
+    both = replace(clean, env={**clean.env, "AIRFLOW__CORE__PLUGINS_FOLDER": str(folder)})
+
+    said = call([both.python, "-c", LOADED, folder], cwd=both.home, env=both.env, timeout=120)
+
+    assert json.loads(said.splitlines()[-1]) == {
+        "plugins": ["louver"],
+        "listeners": ["louver_provider.listeners.components", "louver_provider.listeners.task_states"],
+        "trouble": trouble,
+        "bare": bare,
+    }
+    listed = rows(both.airflow("plugins", "--output", "json"))
     assert [row["name"] for row in listed].count("louver") == 1
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
+from functools import cache
 from typing import Any
 
 import httpx
@@ -39,6 +40,7 @@ from airflow.utils.session import create_session
 from sqlalchemy import select, update
 
 from louver.ledger.names import RunKey, TaskKey
+from louver_provider.api.hitl_guard import HitlGuard
 from support.airflow_rows import AirflowRows
 
 with warnings.catch_warnings():
@@ -46,6 +48,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from airflow.api_fastapi.app import create_app, get_auth_manager
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+    from airflow.api_fastapi.execution_api.app import InProcessExecutionAPI
     from fastapi.testclient import TestClient
 
 __all__ = ["AirflowByHand", "Killed"]
@@ -82,6 +85,32 @@ class _Hand(BaseExecutor):
             self.given[TaskKey(ti.dag_id, ti.run_id, ti.task_id, ti.map_index)] = ti
 
 
+def _guarded(app: Any) -> Any:
+    """The API for tasks behind Louver's middleware, as an API server has it below its own root."""
+    root = "/execution"
+
+    async def inner(scope: Any, receive: Any, send: Any) -> None:
+        await app({**scope, "path": scope["path"].removeprefix(root)}, receive, send)
+
+    guard = HitlGuard(inner)
+
+    async def outer(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await guard({**scope, "path": root + scope["path"]}, receive, send)
+        else:
+            await app(scope, receive, send)
+
+    return outer
+
+
+@cache
+def _task_api() -> InProcessExecutionAPI:
+    """One for all, as Airflow has: where it is thrown away it leaves its event loop open."""
+    api = InProcessExecutionAPI()
+    api.app.add_middleware(_guarded)
+    return api
+
+
 class AirflowByHand:
     """
     One Airflow for a module of tests.
@@ -114,6 +143,7 @@ class AirflowByHand:
             patch.setattr("louver_provider.runtime.watching", lambda interval: None)
             # Ids of Airflow's rows begin with the time and never go back; the test's time does.
             patch.setattr("uuid6._last_v7_timestamp", None)
+            patch.setattr("airflow.sdk.execution_time.supervisor.in_process_api_server", _task_api)
             rows = AirflowRows()
             yield cls(rows, pass_time=pass_time)
             rows.clear()
@@ -152,10 +182,17 @@ class AirflowByHand:
         headers = {"Authorization": f"Bearer {token}"}
         return self._web.request(method, f"/api/v2{path}", json=body, headers=headers)
 
-    def trigger(self, user: str, key: RunKey, *, logical_date: datetime | None = None) -> None:
+    def trigger(
+        self,
+        user: str,
+        key: RunKey,
+        *,
+        logical_date: datetime | None = None,
+        conf: Mapping[str, Any] | None = None,
+    ) -> None:
         """A person starts a run; without a logical date the command line cannot clear it."""
         when = None if logical_date is None else logical_date.isoformat()
-        body = {"dag_run_id": key.run_id, "logical_date": when, "conf": {}}
+        body = {"dag_run_id": key.run_id, "logical_date": when, "conf": dict(conf or {})}
         made = self.ask(user, "POST", f"/dags/{key.dag_id}/dagRuns", body)
         assert made.status_code == 200, made.text
 

@@ -80,6 +80,11 @@ class Control:
 
         return str(self.home.wait_for(f"the end of {run_id}", over, timeout=400))
 
+    def clear(self, dag_id: str, run_id: str, task_id: str = "work") -> None:
+        """Clear the task, as a person does in the web UI."""
+        body = {"dag_run_id": run_id, "task_ids": [task_id], "dry_run": False, "only_failed": False}
+        self.rest.request("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", body).expect(200)
+
     def rows(self, run_id: str) -> list[int]:
         """What the step has done, in order; what was done twice stands there twice."""
         with closing(sqlite3.connect(self.home.path / "control.db", timeout=60)) as connection:

@@ -39,13 +39,17 @@ class AirflowRows:
         with create_session(scoped=False) as session:
             session.merge(DagBundleModel(name=_BUNDLE))
 
-    def deploy(self, dag: DAG) -> None:
-        """Make the Dag known, as the Dag processor does."""
+    def deploy(self, dag: DAG, *, version: str | None = None) -> None:
+        """
+        Make the Dag known, as the Dag processor does.
+
+        :param version: of its bundle, where that has any; runs then stay with it.
+        """
         lazy = LazyDeserializedDAG.from_dag(dag)
         with create_session(scoped=False) as session:
-            SerializedDAG.bulk_write_to_db(_BUNDLE, None, [lazy], session=session)
+            SerializedDAG.bulk_write_to_db(_BUNDLE, version, [lazy], session=session)
         with create_session(scoped=False) as session:
-            SerializedDagModel.write_dag(lazy, bundle_name=_BUNDLE, session=session)
+            SerializedDagModel.write_dag(lazy, bundle_name=_BUNDLE, bundle_version=version, session=session)
 
     def run(self, key: RunKey, *, conf: Mapping[str, Any] | None = None) -> str:
         """Start a run; returns what marks it in the ledger."""

@@ -9,9 +9,10 @@ from datetime import timedelta
 from operator import attrgetter
 
 from louver.errors import EventConflict, IntegrityError, Superseded
+from louver.ledger.effect_operations import EffectOperations
 from louver.ledger.memory import MemoryLedger, MemoryRows
 from louver.ledger.names import Decision, EffectState
-from louver.ledger.records import PermitRecord, SealRecord, TaskRecord
+from louver.ledger.records import OF_NO_GENERATION, EffectRecord, PermitRecord, SealRecord, TaskRecord
 from louver.ledger.requests import BeginOutcome, Begun, Capability, EventOutcome
 from louver.retry_budgets import WhenEmpty
 
@@ -277,12 +278,55 @@ class VerifiersAreNotRepeated(MemoryLedger):
             raise Superseded
 
 
-class AnyVerifierIsRepeated(MemoryLedger):
+class AnyUnknownIsSettled(MemoryLedger):
     def commit_effect(self, token, record, result, *, now):
+        return super().commit_effect(token, self._newest_unknown(record), result, now=now)
+
+    def fail_effect(self, token, record, *, reason, now):
+        return super().fail_effect(token, self._newest_unknown(record), reason=reason, now=now)
+
+    def _newest_unknown(self, record):
         known = self.get_effect(record.scope, record.key)
-        if (record.state, known.state) == (EffectState.UNKNOWN, EffectState.COMMITTED):
-            return known
-        return super().commit_effect(token, record, result, now=now)
+        return known if record.state is known.state is EffectState.UNKNOWN else record
+
+
+class RetriesKeepTheTicket(MemoryLedger):
+    def retry_effect(self, token, record, *, lease_until, now):
+        again = super().retry_effect(token, record, lease_until=lease_until, now=now)
+        if again is None:
+            return None
+        kept = replace(again, ticket=record.ticket)
+        with self._transaction(write=True) as rows:
+            rows.update(kept)
+        return kept
+
+
+class MadeAgainItTakesOverAll(MemoryLedger):
+    def open_run(self, start, *, now):
+        before = self.list_effects(start.key)
+        run = super().open_run(start, now=now)
+        with self._transaction(write=True) as rows:
+            for effect in before:
+                rows.update(effect)
+        return run
+
+
+class MadeAgainItTakesOverNothing(MemoryLedger):
+    def open_run(self, start, *, now):
+        known = self.get_run(start.key)
+        run = super().open_run(start, now=now)
+        if known is not None and run.incarnation != known.incarnation:
+            with self._transaction(write=True) as rows:
+                for effect in self.list_effects(start.key):
+                    rows.update(replace(effect, generation=OF_NO_GENERATION))
+        return run
+
+
+class LooksAtTheFirstEpochAlone(MemoryLedger):
+    @staticmethod
+    def _newest(rows, scope, key):
+        first = rows.get(EffectRecord, scope, key, 1)
+        return first and EffectOperations._newest(rows, scope, key)
 
 
 class CommandsAreNotClosedTwice(MemoryLedger):
@@ -486,7 +530,12 @@ BROKEN = [
     (GivesUpAnything, "check_give_up_undo_repeated_keeps_the_first_reason"),
     (VerifiersAreNotRepeated, "check_commit_effect_repeated_by_whoever_verified_it_is_one_commit"),
     (VerifiersAreNotRepeated, "check_fail_effect_repeated_is_told_what_is_recorded"),
-    (AnyVerifierIsRepeated, "check_commit_effect_repeated_by_whoever_verified_it_is_one_commit"),
+    (AnyUnknownIsSettled, "check_commit_effect_of_an_unknown_one_that_was_begun_again_changes_nothing"),
+    (AnyUnknownIsSettled, "check_fail_effect_of_an_unknown_one_that_was_begun_again_changes_nothing"),
+    (RetriesKeepTheTicket, "check_retry_effect_by_another_run_leaves_nothing_to_whoever_began_it"),
+    (MadeAgainItTakesOverAll, "check_open_run_made_again_leaves_what_is_settled_behind"),
+    (MadeAgainItTakesOverNothing, "check_open_run_made_again_takes_over_what_an_unfinished_one_left"),
+    (LooksAtTheFirstEpochAlone, "check_clean_run_leaves_an_effect_in_its_newest_epoch"),
     (CommandsAreNotClosedTwice, "check_complete_command_repeated_is_told_what_is_recorded"),
     (CommandsAreNotClosedTwice, "check_refuse_command_repeated_is_told_what_is_recorded"),
     (ProgressIsLife, "check_touch_with_progress_is_no_heartbeat"),

@@ -29,7 +29,7 @@ def bucketed(**options: Any) -> Iterator[BucketRouter]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in ({"buckets": "64"} | options).items():
             patch.setenv(f"AIRFLOW__LOUVER__{name.upper()}", str(value))
-        patch.setattr(runs, "_SEEN_POOLS", set())
+        patch.setattr(runs, "_SEEN", runs._Seen())
         router = cluster_policies.install()
         assert router is not None
         try:

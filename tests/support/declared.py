@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from louver.builder import WorkflowTemplate, workflow
+from louver.marks import step
 
 
 def extract(source: str, limit: int = 10) -> list[int]:
@@ -62,3 +63,20 @@ def built(declare: Callable[..., Any], **arguments: Any) -> WorkflowTemplate:
 
 def gathers(parts: Any = None, item: Any = None, x: Any = None, y: Any = None) -> Any:
     return parts, item, x, y
+
+
+async def waits(order: Any = None) -> Any:
+    return order
+
+
+def yields(order: Any = None) -> Any:
+    yield order
+
+
+async def yields_and_waits(order: Any = None) -> Any:
+    yield order
+
+
+@step(tags=["slow"])
+async def marked_waits(order: Any = None) -> Any:
+    return order

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -108,14 +108,20 @@ class Story:
     """One run, and what the audit trail tells of it."""
 
     def __init__(
-        self, airflow: AirflowByHand, ledger: Ledger, name: str = "story", *, dated: bool = False
+        self,
+        airflow: AirflowByHand,
+        ledger: Ledger,
+        name: str = "story",
+        *,
+        dated: bool = False,
+        conf: Mapping[str, Any] | None = None,
     ) -> None:
         self.airflow = airflow
         self.ledger = ledger
         BODIES.clear()
         self.run = RunKey(name, f"run-{uuid4().hex}")
         airflow.pass_time(MINUTE)
-        airflow.trigger("ann", self.run, logical_date=now() if dated else None)
+        airflow.trigger("ann", self.run, logical_date=now() if dated else None, conf=conf)
         airflow.schedule()
 
     def key(self, task_id: str) -> TaskKey:

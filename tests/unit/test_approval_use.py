@@ -19,7 +19,7 @@ from louver.ledger import open_ledger
 from louver.ledger.contract import Ledger
 from louver.ledger.names import Decision
 from louver.ledger.requests import RunFilter
-from louver.states import RunState
+from louver.states import RunState, TaskState
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
 INTENT = {"amount": 45000, "to": "acct-1"}
@@ -102,6 +102,63 @@ def test_who_started_the_run_may_not_approve_it_under_any_name(
     # To say no needs no second pair.
     rejected = ledger.decide_approval(request.request_id, replace(own, decision=Decision.REJECTED), now=NOW)
     assert rejected.decision is Decision.REJECTED
+
+
+def test_a_request_that_nobody_could_approve_is_not_made(ledger: Ledger) -> None:
+    """Case G06: seen when it would be asked, and not by somebody who waits for it."""
+    result = run(ledger, four_eyes=True, approvers=["ann"])
+    assert (result.state, result.waiting) == (RunState.FAILED, ())
+    assert (result.states["ask"], result.states["pay"]) == (TaskState.FAILED, TaskState.SKIPPED)
+    error = result.errors["ask"]
+    assert isinstance(error, ConfigurationError)
+    assert str(error) == (
+        "approval 'ask' would wait for ever: only 'ann' may decide it (approvers), and with four_eyes may "
+        "not approve it, having started the run. Start the run as somebody else, or name another approver in "
+        "the definition"
+    )
+    (made,) = ledger.list_runs(RunFilter())
+    last = ledger.list_transitions(made.key, task_id="ask")[-1]
+    assert last.reason == f"exception: {error}; another attempt cannot help"
+    assert ledger.list_approvals(made.key) == []
+    assert PAID == []
+
+
+@pytest.mark.parametrize(
+    "approve",
+    [
+        {"four_eyes": True},
+        {"approvers": ["ann"]},
+        {"four_eyes": True, "approvers": ["ann", "bob"]},
+        {"four_eyes": True, "approvers": ["bob"]},
+        # Perhaps the same person's; nobody knows before she answers.
+        {"four_eyes": True, "approvers": ["7"]},
+    ],
+)
+def test_a_request_that_somebody_could_approve_is_made(ledger: Ledger, approve: dict[str, Any]) -> None:
+    assert len(run(ledger, **approve).waiting) == 1
+
+
+def test_four_eyes_keep_nobody_from_it_where_nobody_knows_who_started_the_run(ledger: Ledger) -> None:
+    definition = workflow(four_eyes=True, approvers=["ann"])
+    (request,) = run_inline(definition, ledger=ledger, clock=FixedClock(NOW), run_id="r").waiting
+    # Nor does it count who calls for the run later on.
+    assert run(ledger, four_eyes=True, approvers=["ann"]).waiting == (request,)
+    answer = Answer(decision=Decision.APPROVED, by="ann")
+    assert ledger.decide_approval(request.request_id, answer, now=NOW).decision is Decision.APPROVED
+
+
+def test_who_started_the_run_is_who_opened_it_and_not_who_goes_on_with_it(ledger: Ledger) -> None:
+    SCOPES[:] = ["dag", "global"]
+    definition = workflow(four_eyes=True, approvers=["ann"])
+
+    def call(requester: str) -> RunResult:
+        return run_inline(definition, ledger=ledger, clock=FixedClock(NOW), run_id="r", requester=requester)
+
+    (request,) = call("bob").waiting
+    ledger.decide_approval(request.request_id, Answer(decision=Decision.APPROVED, by="ann"), now=NOW)
+    # The second effect is asked for anew, by the acting step.
+    (anew,) = call("ann").waiting
+    assert (anew.task_id, anew.requester) == ("pay", "bob")
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,15 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from louver.approvals import (
     OPTIONS,
     Answer,
     Evidence,
     answer_from,
+    check_answerable,
     check_facts,
     check_use,
     decide,
@@ -21,7 +24,7 @@ from louver.approvals import (
     usage,
 )
 from louver.canonical import fingerprint
-from louver.errors import ApprovalClosed, ApprovalExpired, ApprovalStale
+from louver.errors import ApprovalClosed, ApprovalExpired, ApprovalStale, ConfigurationError
 from louver.ledger.names import Decision
 from louver.ledger.records import ApprovalRecord, CheckpointRecord
 
@@ -194,6 +197,38 @@ def test_four_eyes_hold_for_an_approver_too() -> None:
     record = asked(four_eyes=True, approvers=("ann", "bob"))
     with pytest.raises(ApprovalClosed, match="who started the run"):
         decide(record, say(by="ann"), now=NOW)
+
+
+# A request that nobody could approve (case G06)
+
+
+PEOPLE = ("ann", "bob", "7", "Ann Archer")
+
+
+@given(
+    approvers=st.lists(st.sampled_from(PEOPLE), max_size=4),
+    four_eyes=st.booleans(),
+    requester=st.sampled_from([None, *PEOPLE]),
+)
+def test_a_request_is_refused_exactly_where_nobody_could_approve_it(
+    approvers: list[str], four_eyes: bool, requester: str | None
+) -> None:
+    """By the decision itself, for everybody there may be: with a name, and with an id or without."""
+    record = asked(approvers=tuple(approvers), four_eyes=four_eyes, requester=requester)
+    answers = [say(by=by, user_id=user_id) for by in PEOPLE for user_id in (None, *PEOPLE)]
+
+    def allowed(answer: Answer) -> bool:
+        try:
+            return decide(record, answer, now=NOW).decision is Decision.APPROVED
+        except ApprovalClosed:
+            return False
+
+    request = {"approvers": approvers, "four_eyes": four_eyes, "requester": requester}
+    if any(map(allowed, answers)):
+        check_answerable("ask", **request)
+    else:
+        with pytest.raises(ConfigurationError, match=f"'ask'.*{requester!r}.*four_eyes.*somebody else"):
+            check_answerable("ask", **request)
 
 
 # What it is bound to

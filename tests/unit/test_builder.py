@@ -19,7 +19,7 @@ from louver.definition import ApprovalNode, Definition, Step
 from louver.engine import run_inline
 from louver.errors import ConfigurationError, DefinitionError
 from louver.marks import step as marked
-from louver.policies import RetryPolicy
+from louver.policies import CompensationPolicy, RetryPolicy
 from louver.states import RunState, TaskState
 from louver.timeouts import Timeouts
 
@@ -33,7 +33,13 @@ def node_of(declare: Any, name: str = "a", **arguments: Any) -> Any:
 # The same power as JSON
 
 
-@workflow(version="2.1.0", aggregation="fail_fast", on_change="finish_old", queue="etl")
+@workflow(
+    version="2.1.0",
+    aggregation="fail_fast",
+    on_change="finish_old",
+    compensation=CompensationPolicy(on_failure="stop", retry=RetryPolicy(max_attempts=5)),
+    queue="etl",
+)
 def refunds(wf: GraphBuilder, source: str, factor: int = 3) -> Any:
     rows = wf.step("extract", extract, args=[source], kwargs={"limit": 4}, retry=RetryPolicy(max_attempts=3))
     cleaned = wf.map("clean", clean, over=rows, param="row", kwargs={"factor": factor}, resources={"cpu": 2})
@@ -53,6 +59,7 @@ REFUNDS = {
     "params": ["source", "factor"],
     "aggregation": "fail_fast",
     "on_change": "finish_old",
+    "compensation": {"on_failure": "stop", "retry": {"max_attempts": 5}},
     "sink": "report",
     "steps": [
         {

@@ -15,7 +15,11 @@ from support.declared import (
     clean,
     intent,
     listed,
+    marked_waits,
     nothing,
+    waits,
+    yields,
+    yields_and_waits,
 )
 
 from louver.builder import GraphBuilder
@@ -239,7 +243,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], str | None, str | None, str]] = {
         lambda wf: wf.map("a", clean, over=[1], param="row", ressources={"cpu": 1}),
         "a",
         "ressources",
-        "there are: after, approval, args",
+        "choose from: after, approval, args",
     ),
     "an approval that nobody acts on": (
         lambda wf: wf.approve("ask", of="pay", payload=intent, kwargs={"order": 1}),
@@ -254,6 +258,62 @@ REFUSED: dict[str, tuple[Callable[..., Any], str | None, str | None, str]] = {
         "takes ctx",
     ),
     "a lambda as a task": (lambda wf: wf.step("a", lambda: None), "a", "task", "is a lambda"),
+    "an async function as a task": (
+        lambda wf: wf.step("a", waits),
+        "a",
+        "task",
+        "support.declared:waits is an async function, which has done nothing when it returns; write a "
+        "function around it that calls asyncio.run",
+    ),
+    "a marked async function": (
+        lambda wf: wf.step("a", marked_waits),
+        "a",
+        "task",
+        "support.declared:marked_waits is an async function",
+    ),
+    "a generator function as a task": (
+        lambda wf: wf.step("a", yields),
+        "a",
+        "task",
+        "support.declared:yields is a generator function, which has done nothing when it returns; return",
+    ),
+    "an async generator function as a task": (
+        lambda wf: wf.step("a", yields_and_waits),
+        "a",
+        "task",
+        "support.declared:yields_and_waits is an async generator function",
+    ),
+    "a mapped step that is async": (
+        lambda wf: wf.map("a", waits, over=[1], param="order"),
+        "a",
+        "task",
+        "is an async function",
+    ),
+    "a branch that is async": (lambda wf: wf.branch("a", waits), "a", "task", "is an async function"),
+    "a join that is async": (
+        lambda wf: wf.join("a", waits, deps=[wf.step("b", nothing)], collect="order"),
+        "a",
+        "task",
+        "is an async function",
+    ),
+    "a payload that is async": (
+        lambda wf: wf.approve("ask", of="pay", payload=waits),
+        "ask",
+        "approve.payload",
+        "is an async function",
+    ),
+    "an undo that is async": (
+        lambda wf: wf.step("a", nothing, compensate=waits),
+        "a",
+        "compensate",
+        "is an async function",
+    ),
+    "the path of an undo that is async": (
+        lambda wf: wf.step("a", nothing, compensate="support.declared:waits"),
+        "a",
+        "compensate",
+        "is an async function",
+    ),
     "a number as a task": (lambda wf: wf.step("a", 5), "a", "task", "must be a function"),
     "a path that cannot be imported, with arguments by position": (
         lambda wf: wf.step("a", "no.such:task", args=[1]),

@@ -14,6 +14,7 @@ from louver.canvas import Canvas, chain, chord, group, param, si, sig
 from louver.definition import Definition
 from louver.engine import run_inline
 from louver.errors import DefinitionError
+from louver.policies import CompensationPolicy
 from louver.states import RunState
 
 HERE = __name__
@@ -96,6 +97,8 @@ def test_options_of_a_signature_are_those_of_its_step() -> None:
 
     assert (first.queue, second.priority, second.on_failure) == ("slow", 3, "continue")
     assert flow.definition("flow", "1.0.0", aggregation="fail_fast").aggregation == "fail_fast"
+    stops = CompensationPolicy(on_failure="stop")
+    assert flow.definition("flow", "1.0.0", compensation=stops).compensation == stops
 
 
 def tags(parts: list[Any]) -> list[str]:

@@ -12,26 +12,41 @@ import pytest
 
 from louver.binding import bind
 from louver.clock import FixedClock
-from louver.closing import COMPENSATE, compensate_call, overview
+from louver.closing import COMPENSATE, close_run, compensate_call, overview
 from louver.compensation import Undo
 from louver.context import TaskContext
+from louver.control import send
 from louver.definition import Definition, Step
-from louver.effects import Verification
+from louver.effects import LEASE, Verification
 from louver.engine.inline import RunResult, run_inline
-from louver.errors import CompensationFailed, DefinitionChanged, LedgerUnavailable, UpstreamUndone
+from louver.errors import (
+    CommandRefused,
+    CompensationFailed,
+    DefinitionChanged,
+    EffectNotPerformed,
+    LedgerUnavailable,
+    UpstreamUndone,
+)
+from louver.exports import export_run
 from louver.ledger import open_ledger
 from louver.ledger.contract import Ledger
-from louver.ledger.names import EffectKind, EffectState, RunKey, TaskKey
+from louver.ledger.human_queue_contract import Word
+from louver.ledger.names import EffectKind, EffectState, RunKey, TaskKey, Verb
 from louver.ledger.records import EffectRecord
+from louver.ledger.requests import CommandRequest, RunFilter
 from louver.lifecycle import Closing, Lifecycle
 from louver.liveness import LocalProcesses
-from louver.policies import RetryPolicy
-from louver.sessions import Claim
+from louver.policies import Backoff, CompensationPolicy, RetryPolicy
+from louver.pseudonyms import anonymised
+from louver.replay import replay
+from louver.sessions import Change, Claim
 from louver.states import RunState, Source, TaskState
 from louver.steps import StepCalls, run_start
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
 RUN = RunKey("saga", "run-1")
+WORD = Word(actor="ann", reason="seen to it", source=Source.CLI)
+FAILED_BY_HAND = Change(to=TaskState.FAILED, trigger="user:marked")
 
 
 class Killed(BaseException):
@@ -46,6 +61,7 @@ class World:
     :ivar undone: what was really undone, in order.
     :ivar given: what each undo was handed, by effect name.
     :ivar trouble: errors to raise, by effect name, before or after the work is done.
+    :ivar meanwhile: what somebody else does in the middle of an undo.
     """
 
     def __init__(self) -> None:
@@ -56,6 +72,7 @@ class World:
         self.after: dict[str, list[BaseException]] = {}
         self.broken: set[str] = set()
         self.says: Verification | None = None
+        self.meanwhile: Callable[[Undo], None] | None = None
 
     def act(self, name: str, key: str) -> str:
         self.acted[key] += 1
@@ -65,6 +82,8 @@ class World:
     def undo(self, undo: Undo) -> str:
         self.given[undo.name] = undo
         self._stumble(self.before, undo.name)
+        if self.meanwhile is not None:
+            self.meanwhile(undo)
         self.undone.append(undo.name)
         self._stumble(self.after, f"undo {undo.name}")
         return "undone"
@@ -125,6 +144,17 @@ def two_for_good(ctx: TaskContext) -> Any:
     return act("two", ctx, compensate=None)
 
 
+SLOW = timedelta(hours=1)
+
+
+def two_slow(ctx: TaskContext) -> Any:
+    return act("two", ctx, provider_timeout=SLOW, provider_idempotent=True)
+
+
+def two_quick(ctx: TaskContext) -> Any:
+    return act("two", ctx, provider_timeout=2)
+
+
 def three(ctx: TaskContext) -> Any:
     return act("three", ctx)
 
@@ -137,7 +167,11 @@ def fail() -> None:
     raise RuntimeError("the last step never works")
 
 
-def saga(*names: str, version: str = "1", fails: bool = True) -> Definition:
+def choose_last() -> str:
+    return "last"
+
+
+def saga(*names: str, version: str = "1", fails: bool = True, **given: Any) -> Definition:
     """The named steps in a row, and one at the end that fails."""
     steps: list[Step] = []
     for name in names:
@@ -145,7 +179,7 @@ def saga(*names: str, version: str = "1", fails: bool = True) -> Definition:
         steps.append(Step(name=name.partition("_")[0], task=f"{__name__}:{name}", after=after))
     if fails:
         steps.append(Step(name="last", task=f"{__name__}:fail", after=[steps[-1].name]))
-    return Definition(name="saga", version=version, nodes=steps)
+    return Definition(name="saga", version=version, nodes=steps, **given)
 
 
 @pytest.fixture
@@ -228,6 +262,56 @@ def test_a_skipped_step_is_not_compensated(world: World, ledger: Ledger) -> None
     assert result.states["two"] is TaskState.SKIPPED
     assert world.undone == ["one"]
     assert set(states(ledger)) == {"one"}
+
+
+def test_what_a_branch_did_not_choose_is_not_compensated(world: World, ledger: Ledger) -> None:
+    """Case E03, as it is written: a branch skips two, three fails."""
+    definition = Definition(
+        name="saga",
+        version="1",
+        nodes=[
+            Step(name="one", task=f"{__name__}:one"),
+            Step(name="choose", task=f"{__name__}:choose_last", after=["one"], branch=True),
+            Step(name="two", task=f"{__name__}:two", after=["choose"]),
+            Step(name="last", task=f"{__name__}:fail", after=["choose"]),
+        ],
+    )
+    result = run(definition, ledger)
+    assert (result.states["choose"], result.states["two"]) == (TaskState.SUCCEEDED, TaskState.SKIPPED)
+    assert result.state is RunState.FAILED_COMPENSATED
+    assert world.undone == ["one"]
+    assert set(states(ledger)) == {"one"}
+
+
+def test_only_the_indexes_that_acted_are_undone(world: World, ledger: Ledger) -> None:
+    """One of a mapped step that had nothing to do, and one that failed before it acted, did nothing."""
+    definition = Definition(
+        name="saga",
+        version="1",
+        nodes=[
+            Step(name="rows", task=f"{__name__}:rows"),
+            Step(name="each", task=f"{__name__}:each", over={"row": "rows"}),
+        ],
+    )
+    result = run(definition, ledger)
+    assert result.state is RunState.FAILED_COMPENSATED
+    assert world.undone == ["last", "first"]
+    acted = [effect for effect in ledger.list_effects(RUN) if effect.kind is EffectKind.FORWARD]
+    assert {effect.map_index: effect.state for effect in acted} == {
+        0: EffectState.UNDONE,
+        3: EffectState.UNDONE,
+    }
+    assert world.acted == {"run-1::each::0::first#1": 1, "run-1::each::3::last#1": 1}
+
+
+def rows() -> list[str]:
+    return ["first", "nothing", "broken", "last"]
+
+
+def each(row: str, ctx: TaskContext) -> Any:
+    if row == "broken":
+        raise RuntimeError(row)
+    return None if row == "nothing" else act(row, ctx)
 
 
 def test_a_run_that_succeeds_undoes_nothing(world: World, ledger: Ledger) -> None:
@@ -352,6 +436,189 @@ def test_a_failing_undo_is_not_repeated_where_that_is_not_safe(world: World, led
     assert result.state is RunState.COMPENSATION_FAILED
     assert len(world.before["two"]) == 8
     assert world.undone == ["one"]
+
+
+# As the workflow says
+
+
+STOP = CompensationPolicy(on_failure="stop")
+
+
+def test_the_first_undo_that_fails_ends_it_where_the_workflow_says_so(world: World, ledger: Ledger) -> None:
+    """Case E06: what was not come to stands, and the one that failed waits for a person."""
+    world.before["two"] = [ConnectionError()]
+    result = run(saga("one", "two", "three", compensation=STOP), ledger)
+    assert result.state is RunState.COMPENSATION_FAILED
+    assert world.undone == ["three"]
+    assert states(ledger) == {
+        "one": EffectState.COMMITTED,
+        "two": EffectState.UNDO_FAILED,
+        "three": EffectState.UNDONE,
+    }
+    assert [effect.name for effect in ledger.find_effects(states=[EffectState.UNDO_FAILED])] == ["two"]
+    (made,) = ledger.list_runs(RunFilter())
+    assert (made.state, made.reason) == (RunState.COMPENSATION_FAILED, "last failed")
+    told = replay(anonymised(export_run(RUN, ledger)))
+    assert (told.state, told.problems) == (RunState.COMPENSATION_FAILED, ())
+
+
+def test_nothing_is_undone_behind_the_back_of_the_person_who_has_to_see_to_it(
+    world: World, ledger: Ledger
+) -> None:
+    world.before["two"] = [ConnectionError()]
+    definition = saga("one", "two", "three", compensation=STOP)
+    run(definition, ledger)
+    assert run(definition, ledger).state is RunState.COMPENSATION_FAILED
+    again = live(COMPENSATE, definition, ledger, try_number=3, max_tries=1)
+    assert isinstance(again.error, CompensationFailed)
+    assert world.undone == ["three"]
+
+
+def test_called_again_the_engine_goes_on_with_the_rest_once_it_is_to_be_tried_again(
+    world: World, ledger: Ledger
+) -> None:
+    world.before["two"] = [ConnectionError()]
+    definition = saga("one", "two_idempotent", "three", compensation=replace(STOP, retry=RetryPolicy()))
+    assert run(definition, ledger).state is RunState.COMPENSATION_FAILED
+    ledger.reopen_undo(effects(ledger)["two"], word=WORD, now=NOW)
+    assert run(definition, ledger).state is RunState.FAILED_COMPENSATED
+    assert world.undone == ["three", "two", "one"]
+
+
+def test_the_rest_goes_on_once_a_person_wants_it_tried_again(world: World, ledger: Ledger) -> None:
+    """What ``compensations retry`` does: the effect is opened again, and the closing task runs again."""
+    world.before["two"] = [EffectNotPerformed()] * 3
+    definition = saga("one", "two", "three", compensation=STOP)
+    run(definition, ledger)
+    ledger.reopen_undo(effects(ledger)["two"], word=WORD, now=NOW)
+    assert overview(RUN, ledger).state is RunState.COMPENSATING
+
+    ended = live(COMPENSATE, definition, ledger, try_number=2, max_tries=1)
+    assert ended.state is TaskState.SUCCEEDED
+    assert world.undone == ["three", "two", "one"]
+    assert close_run(RUN, ledger, now=NOW).state is RunState.FAILED_COMPENSATED
+
+
+@pytest.mark.parametrize("undone", [True, False], ids=["undone by hand", "to stand"])
+def test_the_rest_goes_on_once_a_person_has_settled_it(world: World, ledger: Ledger, undone: bool) -> None:
+    """What ``compensations resolve`` does; the rest is outstanding then, and the reconciler sees to it."""
+    world.before["two"] = [ConnectionError()]
+    definition = saga("one", "two", "three", compensation=STOP)
+    run(definition, ledger)
+    ledger.settle_effect(effects(ledger)["two"], undone=undone, word=WORD, now=NOW)
+    assert close_run(RUN, ledger, now=NOW).state is RunState.COMPENSATING
+    assert live(COMPENSATE, definition, ledger, try_number=2, max_tries=1).state is TaskState.SUCCEEDED
+    assert world.undone == ["three", "one"]
+    assert close_run(RUN, ledger, now=NOW).state is RunState.FAILED_COMPENSATED
+
+
+def test_one_that_nobody_can_find_out_about_ends_it_too(world: World, ledger: Ledger) -> None:
+    lose_answer(world)
+    result = run(saga("one", "two", fails=False, compensation=STOP), ledger)
+    assert result.state is RunState.COMPENSATION_FAILED
+    assert (world.undone, states(ledger)["one"]) == ([], EffectState.COMMITTED)
+
+
+def test_killed_right_after_it_gave_up_it_still_stops(world: World, ledger: Ledger) -> None:
+    class Dying(Killing):
+        def give_up_undo(self, *args: Any, **given: Any) -> Any:
+            self._ledger.give_up_undo(*args, **given)
+            raise Killed
+
+    world.before["two"] = [ConnectionError()]
+    definition = saga("one", "two", "three", compensation=STOP)
+    with pytest.raises(Killed):
+        run(definition, Dying(ledger, after=9))  # type: ignore[arg-type]
+    assert run(definition, ledger).state is RunState.COMPENSATION_FAILED
+    assert world.undone == ["three"]
+
+
+def test_where_nothing_fails_a_stop_changes_nothing(world: World, ledger: Ledger) -> None:
+    assert run(saga("one", "two", compensation=STOP), ledger).state is RunState.FAILED_COMPENSATED
+    assert world.undone == ["two", "one"]
+
+
+def test_an_undo_is_tried_as_often_as_the_workflow_says(world: World, ledger: Ledger) -> None:
+    retry = RetryPolicy(max_attempts=5, delay=timedelta(seconds=7), backoff=Backoff.EXPONENTIAL)
+    world.before["two"] = [ConnectionError() for _ in range(9)]
+    clock = FixedClock(NOW)
+    policy = CompensationPolicy(retry=retry)
+    result = run(saga("one", "two_idempotent", compensation=policy), ledger, clock=clock)
+    assert result.state is RunState.COMPENSATION_FAILED
+    assert (len(world.before["two"]), world.undone) == (4, ["one"])
+    assert clock.now() == NOW + timedelta(seconds=7 * (1 + 2 + 4 + 8))
+
+
+def test_the_policy_is_that_of_the_runs_own_definition(world: World, ledger: Ledger) -> None:
+    """Whatever is deployed when it is compensated (row O14)."""
+    world.after["two"] = [Killed()]
+    with pytest.raises(Killed):
+        run(saga("one", "two", "three", compensation=STOP), ledger)
+    run(saga("one", "two", "three", version="2"), ledger)
+    assert (world.undone, states(ledger)["one"]) == ([], EffectState.COMMITTED)
+    assert overview(RUN, ledger).state is RunState.COMPENSATION_FAILED
+
+
+# What other processes are at
+
+
+def test_a_provider_that_goes_on_is_waited_for_beyond_the_usual_patience(
+    world: World, ledger: Ledger
+) -> None:
+    """Nothing is undone while the effect may still happen, and the undo takes the same care."""
+    world.after["two"] = [Killed()]
+    definition = saga("one", "two_slow", fails=False)
+    with pytest.raises(Killed):
+        run(definition, ledger)
+    token = ledger.get_task(TaskKey("saga", "run-1", "two"))
+    assert token is not None
+    ledger.mark(token.key, FAILED_BY_HAND, session=token.session, source=Source.API, now=NOW)
+    clock = FixedClock(NOW)
+
+    assert run(definition, ledger, clock=clock).state is RunState.FAILED_COMPENSATED
+
+    assert clock.now() == NOW + LEASE + SLOW
+    assert world.undone == ["two", "one"]
+    kept = {name: effect.quiesce_seconds for name, effect in effects(ledger).items()}
+    assert kept == {"one": 30.0, "undo:one": 30.0, "two": 3600.0, "undo:two": 3600.0}
+
+
+def test_an_undo_takes_no_less_care_than_usual(world: World, ledger: Ledger) -> None:
+    run(saga("two_quick"), ledger)
+    kept = {name: effect.quiesce_seconds for name, effect in effects(ledger).items()}
+    assert kept == {"two": 2.0, "undo:two": 30.0}
+
+
+def test_a_stop_does_not_interrupt_what_undoes_the_run(world: World, ledger: Ledger) -> None:
+    """Neither one that is sent to the closing task nor one to the steps (semantics section 4)."""
+    told: list[str] = []
+
+    def stop_all(undo: Undo) -> None:
+        for task in ledger.list_tasks(RUN):
+            asked = CommandRequest(
+                command_id=f"stop {task.task_id} {len(told)}",
+                task=task.key,
+                verb=Verb.STOP,
+                actor="eve",
+                reason="enough",
+                source=Source.CLI,
+            )
+            try:
+                send(ledger, asked, now=NOW)
+                told.append(f"{task.task_id} was asked")
+            except CommandRefused:
+                told.append(f"{task.task_id} is over")
+
+    world.meanwhile = stop_all
+    result = run(saga("one", "two", "three"), ledger)
+
+    assert result.state is RunState.FAILED_COMPENSATED
+    assert world.undone == ["three", "two", "one"]
+    assert result.errors.keys() == {"last"}
+    assert {"compensate was asked", "one is over", "last is over"} <= set(told)
+    closed = ledger.get_task(TaskKey("saga", "run-1", COMPENSATE))
+    assert closed is not None
+    assert closed.state is TaskState.SUCCEEDED
 
 
 def test_an_undo_that_works_the_second_time(world: World, ledger: Ledger) -> None:

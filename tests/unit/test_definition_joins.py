@@ -15,6 +15,7 @@ from louver.binding import bind
 from louver.definition import AGGREGATIONS, ON_CHANGE, ApprovalNode, Definition, Node, Step
 from louver.errors import DefinitionError
 from louver.node_checks import JOINS
+from louver.policies import ON_UNDO_FAILURE, CompensationPolicy, RetryPolicy
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -112,6 +113,24 @@ BROKEN: dict[str, tuple[Callable[[], object], str | None, str, str]] = {
         None,
         "on_change",
         "finish_old, accept_compatible",
+    ),
+    "a compensation that is a word": (
+        lambda: workflow(step(), compensation="stop"),
+        None,
+        "compensation",
+        "must be a CompensationPolicy",
+    ),
+    "another word for what follows a failed undo": (
+        lambda: CompensationPolicy(on_failure="give_up"),
+        None,
+        "compensation.on_failure",
+        "go_on, stop",
+    ),
+    "a number of undos": (
+        lambda: CompensationPolicy(retry=3),  # type: ignore[arg-type]
+        None,
+        "compensation.retry",
+        "must be a RetryPolicy",
     ),
     "a list of nobody we know": (
         lambda: workflow(step(collect={"x": ["ship"]})),
@@ -250,6 +269,34 @@ def test_what_a_workflow_says_stands_where_it_is_used_and_counts(member: str, va
     assert Definition.from_json(json.dumps(definition.to_json())) == definition
 
 
+COMPENSATIONS = {
+    "the first failure ends it": CompensationPolicy(on_failure="stop"),
+    "tried more often": CompensationPolicy(
+        retry=RetryPolicy(max_attempts=9, jitter=0.5, fatal=["ValueError"])
+    ),
+    "tried once": CompensationPolicy(on_failure="stop", retry=RetryPolicy()),
+}
+
+
+@pytest.mark.parametrize("policy", COMPENSATIONS.values(), ids=COMPENSATIONS)
+def test_how_it_is_compensated_stands_where_it_is_said_and_counts(policy: CompensationPolicy) -> None:
+    definition = workflow(step(), compensation=policy)
+
+    assert set(definition.to_json()["compensation"]) == {"on_failure", "retry"}
+    assert "compensation" not in workflow(step(), compensation=CompensationPolicy()).to_json()
+    assert definition.fingerprint != workflow(step()).fingerprint
+    assert Definition.from_json(json.dumps(definition.to_json())) == definition
+
+
+def test_what_is_not_said_of_it_is_as_ever() -> None:
+    form = workflow(step()).to_json()
+    for said in ({}, {"on_failure": "go_on"}, {"retry": {"max_attempts": 3, "delay_seconds": 1}}):
+        read = Definition.from_json(json.dumps(form | {"compensation": said}))
+        assert (read, read.fingerprint) == (workflow(step()), workflow(step()).fingerprint)
+    stops = Definition.from_json(json.dumps(form | {"compensation": {"on_failure": "stop"}}))
+    assert stops.compensation == CompensationPolicy(on_failure="stop")
+
+
 SPELLED = {
     "join": "all_succeeded",
     "collect": {},
@@ -350,8 +397,11 @@ def graphs(draw: st.DrawFn) -> Definition:
         nodes.append(step(f"n{number}", branch=branches, **shape))
         if branches:
             nodes.append(step(f"n{number}_chosen", after=[f"n{number}"]))
+    tried = st.builds(RetryPolicy, max_attempts=st.integers(1, 4))
+    policies = st.builds(CompensationPolicy, on_failure=st.sampled_from(ON_UNDO_FAILURE), retry=tried)
     return workflow(
         *nodes,
+        compensation=draw(policies),
         aggregation=draw(st.sampled_from(AGGREGATIONS)),
         on_change=draw(st.sampled_from(ON_CHANGE)),
         sink=draw(st.none() | st.sampled_from([node.name for node in nodes])),

@@ -16,8 +16,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from support.pages import BANK, PAGES, ROOT, blocks
 
-from louver import approvals, canonical, compensation, context, effects, policies
+from louver import approvals, canonical, context, effects, policies
 from louver.clock import FixedClock
 from louver.cloudevents import MAX_EVENT_BYTES, OrderProfile, parse_event
 from louver.cloudevents.structured import MAX_NESTING, MAX_NUMBER_DIGITS
@@ -30,17 +31,9 @@ from louver_provider.events.metrics import METRICS
 from louver_provider.events.spans import ATTRIBUTES, SPANS
 from louver_provider.get_provider_info import get_provider_info
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 GLUE = ROOT / "plugins" / "louver_provider"
 
 CONTROL = ControlSettings()
-
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    return [text for kind, text in FENCE.findall(page.read_text()) if kind == language]
 
 
 def every(language: str) -> list[Any]:
@@ -69,7 +62,16 @@ def words(cell: str) -> list[str]:
 
 
 def test_the_pages_are_there() -> None:
-    names = ("definitions", "effects", "approvals", "events", "states", "operations", "architecture")
+    names = (
+        "definitions",
+        "context",
+        "effects",
+        "approvals",
+        "events",
+        "states",
+        "operations",
+        "architecture",
+    )
     assert {f"{name}.md" for name in names} <= {path.name for path in PAGES}
 
 
@@ -103,39 +105,11 @@ def test_the_python_definition_is_the_json_one() -> None:
     assert names["definition"].fingerprint == Definition.from_json(as_json).fingerprint
 
 
-BANK = '''
-class Declined(Exception):
-    """Nothing was done."""
-
-
-done, refunds, plan = {}, [], []
-
-
-def charge(key, order_id, amount):
-    step = plan.pop(0) if plan else "do"
-    if step == "decline":
-        raise Declined
-    done.setdefault(key, {"id": f"ch-{len(done) + 1}"})
-    if step == "lose":
-        raise TimeoutError
-    return done[key]
-
-
-def find(key):
-    return done.get(key)
-
-
-def refund(key, charge):
-    refunds.append((key, charge))
-    return {"refunded": charge}
-'''
-
-
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the README's files in it, from which its test can be run."""
     readme = ROOT / "README.md"
-    step, _, run = blocks(readme, "python")
+    *_, step, _, run = blocks(readme, "python")
     files = {
         "bank.py": BANK,
         "billing.py": step,
@@ -340,6 +314,21 @@ def test_files_named_in_the_architecture_exist() -> None:
 # States
 
 
+def test_every_task_state_has_a_row_for_airflows() -> None:
+    told = {
+        name for row in rows(page("docs/states.md"), "## Airflow's task states") for name in words(row[0])
+    }
+    assert told == {str(state) for state in TaskState}
+
+
+def test_all_that_ctx_offers_has_its_page() -> None:
+    offered = {name for name in dir(context.TaskContext) if not name.startswith("_")}
+    # Attributes of the instance, and what the log has beside being called.
+    offered |= {"upstream", "log", "log.info", "log.warning", "log.error"}
+    text = page("docs/context.md")
+    assert set(re.findall(r"`ctx\.((?:log\.)?\w+)", text)) == offered
+
+
 def test_every_transition_and_trigger_is_in_the_docs() -> None:
     told: dict[tuple[TaskState, TaskState], set[str]] = {}
     for origin, target, triggers in rows(page("docs/states.md"), "## Transitions"):
@@ -393,7 +382,7 @@ def test_everything_that_may_become_of_a_command_is_told() -> None:
         ("docs/effects.md", f"At most {context._MAX_KEY} bytes"),
         (
             "docs/effects.md",
-            f"tried up to {['', '', '', 'three'][compensation.UNDO_RETRY.max_attempts]} times",
+            f"tried up to {['', '', '', 'three'][policies.UNDO_RETRY.max_attempts]} times",
         ),
         ("docs/definitions.md", f"at most {canonical.MAX_DEPTH} levels deep"),
         ("docs/definitions.md", f"survives {['', '', 'two'][policies.INFRASTRUCTURE_BUDGET]} of them"),

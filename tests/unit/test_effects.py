@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
@@ -56,6 +57,7 @@ class Provider:
         self.asked: list[str] = []
         self.breaks: list[BaseException] = []
         self.says: Verification | None = None
+        self.meanwhile: Callable[[], None] | None = None
 
     def charge(self, key: str) -> dict[str, str]:
         if not (self.idempotent and key in self.acted):
@@ -70,13 +72,14 @@ class Provider:
 
     def verify(self, key: str) -> Verification:
         self.asked.append(key)
-        if self.says is not None:
-            return self.says
-        return (
-            Verification.committed({"receipt": f"receipt of {key}"})
-            if self.acted[key]
-            else (Verification.absent())
-        )
+        says = self.says
+        if says is None:
+            done = Verification.committed({"receipt": f"receipt of {key}"})
+            says = done if self.acted[key] else Verification.absent()
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return says
 
 
 PROVIDERS: list[Provider] = []
@@ -315,6 +318,29 @@ def test_on_unknown_verify_performs_what_is_absent(world: World) -> None:
     assert world.effect().state is EffectState.COMMITTED
 
 
+@pytest.mark.parametrize("lost", [False, True], ids=["done", "lost again"])
+def test_an_answer_that_comes_late_is_not_about_what_was_done_since(world: World, lost: bool) -> None:
+    """While it was on its way, another process was told the same, and performed what had not happened."""
+    choice: dict[str, Any] = {"verify": LOOK_UP, "on_unknown": OnUnknown.VERIFY}
+    world.die_inside()
+    world.provider.acted.clear()
+
+    def another() -> None:
+        if not lost:
+            world.charge(world.process("another"), **choice)
+            return
+        world.provider.breaks.append(ConnectionError())
+        with pytest.raises(ConnectionError):
+            world.charge(world.process("another"), **choice)
+
+    world.provider.meanwhile = another
+    assert world.charge(world.process(), **choice) == {"receipt": "receipt of order-77#1"}
+
+    assert world.provider.acted == {"order-77#1": 1}
+    assert len(world.provider.asked) == (3 if lost else 2)
+    assert (world.effect().state, world.effect().task_id) == (EffectState.COMMITTED, "another")
+
+
 def test_on_unknown_verify_asks_a_person_where_the_provider_cannot_tell(world: World) -> None:
     world.die_inside()
     world.provider.says = Verification.unknown()
@@ -418,6 +444,65 @@ def test_proof_of_death_needs_no_waiting(world: World) -> None:
     assert world.clock.now() == NOW
 
 
+# How long the provider may go on
+
+
+LONG = timedelta(seconds=600)
+UNTIL = NOW + LEASE + LONG
+
+
+@pytest.mark.parametrize("given", [600, 600.0, LONG])
+def test_what_the_author_says_of_the_provider_is_kept(world: World, given: Any) -> None:
+    ctx = world.context(world.process())
+    ctx.effect("charge", intent=INTENT, perform=world.provider.charge, provider_timeout=given)
+    ctx.effect("quick", intent=INTENT, perform=world.provider.charge, provider_timeout=0.5)
+    ctx.effect("plain", intent=INTENT, perform=world.provider.charge)
+    effects = {effect.name: effect.quiesce_seconds for effect in world.ledger.list_effects(RUN)}
+    assert effects == {"charge": 600.0, "quick": 0.5, "plain": 30.0}
+
+
+@pytest.mark.parametrize("proof", [False, True], ids=["elsewhere", "on this machine"])
+def test_a_provider_that_goes_on_is_waited_for_before_it_is_asked(world: World, proof: bool) -> None:
+    """It would say that nothing happened, and what it is still at would be done twice."""
+    dead = world.die_inside(quiesce=LONG, verify=LOOK_UP)
+    world.provider.acted.clear()
+    if not proof:
+        world.graves.dead.discard(dead.token.process)
+
+    def arrive(now: datetime) -> None:
+        assert world.provider.asked == []
+        if now == UNTIL - timedelta(seconds=1):
+            world.provider.acted["order-77#1"] += 1
+
+    clock = Ticking(NOW, arrive)
+    result = world.charge(
+        world.process(clock=clock), quiesce=LONG, verify=LOOK_UP, on_unknown=OnUnknown.VERIFY
+    )
+
+    assert result == {"receipt": "receipt of order-77#1"}
+    assert clock.now() == UNTIL
+    assert world.provider.acted == {"order-77#1": 1}
+
+
+def test_a_shorter_time_than_usual_is_the_authors_word_too(world: World) -> None:
+    world.die_inside(quiesce=timedelta(seconds=5))
+    world.graves.dead.clear()
+    with pytest.raises(EffectUnknown, match="quiesce time are over"):
+        world.charge(world.process())
+    assert world.clock.now() == NOW + LEASE + timedelta(seconds=5)
+
+
+@pytest.mark.parametrize(
+    "given", [0, -1, 0.0, float("nan"), float("inf"), 1e30, True, False, "30", timedelta(0), [30]]
+)
+def test_what_is_no_time_is_refused_before_anything(world: World, given: Any) -> None:
+    ctx = world.context(world.process())
+    with pytest.raises(ConfigurationError, match="'charge': provider_timeout must be a time of 1 ms"):
+        ctx.effect("charge", intent=INTENT, perform=world.provider.charge, provider_timeout=given)
+    assert world.provider.acted == {}
+    assert world.ledger.list_effects(RUN) == []
+
+
 class Ticking(FixedClock):
     """A clock at whose every tick something happens elsewhere."""
 
@@ -475,6 +560,45 @@ def test_a_result_that_cannot_be_recorded_leaves_a_committed_effect(world: World
     assert world.effect().state is EffectState.COMMITTED
     assert world.charge(runtime) is None
     assert world.provider.acted == {}
+
+
+def test_what_has_only_been_called_and_not_run_is_no_effect(world: World) -> None:
+    """An async function behind a lambda: nobody knows that it happened, and nobody records that it did."""
+    with pytest.raises(ValueRefused, match=r"asyncio\.run"):
+        world.charge(world.process(), perform=lambda key: send_async(key))
+    assert world.effect().state is EffectState.UNKNOWN
+
+
+async def send_async(key: str) -> str:
+    raise AssertionError("nobody awaits it")
+
+
+async def refund_async(undo: object) -> None:
+    raise AssertionError("nobody awaits it")
+
+
+def test_async_functions_are_refused_before_anything(world: World) -> None:
+    ctx = world.context(world.process())
+    charge = world.provider.charge
+    with pytest.raises(ConfigurationError, match=r"'charge': perform is an async function.*asyncio\.run"):
+        ctx.effect("charge", intent=INTENT, perform=send_async)
+    with pytest.raises(ConfigurationError, match=r"compensate of effect 'charge'.*is an async function"):
+        ctx.effect("charge", intent=INTENT, perform=charge, compensate=refund_async)
+    with pytest.raises(ConfigurationError, match=r"verify of effect 'charge'.*is an async function"):
+        ctx.effect("charge", intent=INTENT, perform=charge, verify=send_async)
+    assert world.provider.acted == {}
+    assert world.ledger.list_effects(RUN) == []
+
+
+def test_async_code_of_a_step_may_have_effects(world: World) -> None:
+    """As a notebook may, whose cells run in a loop."""
+    ctx = world.context(world.process())
+
+    async def charge() -> Any:
+        return ctx.effect("charge", intent=INTENT, perform=world.provider.charge)
+
+    assert asyncio.run(charge()) == {"receipt": "receipt of run-1::pay::-1::charge#1"}
+    assert world.provider.acted == {"run-1::pay::-1::charge#1": 1}
 
 
 def test_an_intent_that_cannot_be_recorded_is_refused_before_anything(world: World) -> None:

@@ -182,10 +182,14 @@ def test_a_run_waits_for_a_person_only_while_nothing_else_can_be_done() -> None:
 @pytest.mark.parametrize("undone", [0, 1])
 @pytest.mark.parametrize("failed", [0, 1])
 @pytest.mark.parametrize("outstanding", [0, 1])
-def test_the_final_state(forward: RunState, undone: int, failed: int, outstanding: int) -> None:
-    final = final_state(forward, undone=undone, failed=failed, outstanding=outstanding)
+@pytest.mark.parametrize("stop", [False, True])
+def test_the_final_state(forward: RunState, undone: int, failed: int, outstanding: int, stop: bool) -> None:
+    final = final_state(forward, undone=undone, failed=failed, outstanding=outstanding, stop=stop)
     if forward.success or not forward.terminal:
         assert final is forward
+    elif stop and failed:
+        # What is outstanding waits as well.
+        assert final is RunState.COMPENSATION_FAILED
     elif outstanding:
         assert final is RunState.COMPENSATING
     elif failed:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -12,14 +13,15 @@ import pytest
 from louver.clock import FixedClock
 from louver.definition import Definition, Step
 from louver.effects import LEASE, EffectCall, run_effect
-from louver.errors import LedgerUnavailable
+from louver.errors import IllegalTransition, LedgerError, LedgerUnavailable
 from louver.ledger.memory import MemoryLedger
 from louver.ledger.names import EffectState, RunKey, TaskKey
 from louver.ledger.rows import Rows
 from louver.lifecycle import Lifecycle, TaskCall
+from louver.observations import Observations
 from louver.policies import RetryPolicy
 from louver.ports import StepRuntime
-from louver.sessions import Claim
+from louver.sessions import Change, Claim
 from louver.signing import SigningKeys
 from louver.states import Precision, Source, TaskState
 from louver.steps import run_start
@@ -181,3 +183,87 @@ def test_it_does_not_wait_longer_than_its_lease(stage: Stage) -> None:
     stage.come_back()
     (effect,) = stage.ledger.list_effects(RUN)
     assert effect.state is EffectState.STARTED
+
+
+# Answers that never came
+
+
+class Interruption(BaseException):
+    """As by a signal, in the middle of anything."""
+
+
+class Unanswered(MemoryLedger):
+    """Does what it is asked, and raises instead of saying so, where it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(keys=SigningKeys.unsigned())
+        self.instead: BaseException | None = None
+
+    def _decide(self, name: str, work: Any) -> Any:
+        answer = super()._decide(name, work)
+        if name != "advance" or self.instead is None:
+            return answer
+        raised, self.instead = self.instead, None
+        raise raised
+
+
+def opened(ledger: MemoryLedger) -> Observations:
+    ledger.open_run(run_start(DEFINITION, RUN), now=NOW)
+    claim = Claim(try_number=1, max_tries=3, process="p", source=Source.WORKER)
+    token = ledger.open_task(KEY, claim, now=NOW).token
+    return Observations(ledger=ledger, token=token, clock=FixedClock(NOW), log=Told())
+
+
+LAUNCHED = Change(to=TaskState.RUNNING, trigger="executor:launched")
+COMPLETED = Change(to=TaskState.SUCCEEDED, trigger="runtime:completed")
+
+
+@pytest.mark.parametrize("raised", [Interruption(), LedgerUnavailable("lost"), LedgerError("odd")], ids=repr)
+def test_what_was_written_without_an_answer_is_not_written_again(raised: BaseException) -> None:
+    ledger = Unanswered()
+    told = opened(ledger)
+    ledger.instead = raised
+    with suppress(Interruption):
+        assert not told.tell(LAUNCHED)
+
+    told.tell_all(COMPLETED)
+
+    assert [str(row.to_state) for row in ledger.list_transitions(RUN)][-2:] == ["running", "succeeded"]
+
+
+def test_nor_is_it_where_several_were_asked_for_at_once() -> None:
+    ledger = Unanswered()
+    told = opened(ledger)
+    ledger.instead = LedgerUnavailable("lost")
+    pausing = Change(to=TaskState.PAUSING, trigger="user:pause")
+    assert not told.tell(LAUNCHED, pausing)
+
+    assert told.tell(Change(to=TaskState.RUNNING, trigger="runtime:pause_rolled_back"))
+
+    path = [str(row.to_state) for row in ledger.list_transitions(RUN)]
+    assert path[2:] == ["running", "pausing", "running"]
+
+
+def test_what_the_table_does_not_allow_is_refused_and_in_the_way_of_nothing() -> None:
+    ledger = Unanswered()
+    told = opened(ledger)
+    with pytest.raises(IllegalTransition):
+        told.tell(COMPLETED)
+
+    assert told.tell(LAUNCHED)
+    told.tell_all(COMPLETED)
+
+
+def test_another_task_of_the_step_is_not_taken_for_this_one() -> None:
+    """Of a mapped step each index has a chain of its own."""
+    ledger = Unanswered()
+    told = opened(ledger)
+    claim = Claim(try_number=1, max_tries=3, process="p", source=Source.WORKER)
+    other = ledger.open_task(replace(KEY, map_index=1), claim, now=NOW).token
+    ledger.advance(other, LAUNCHED, now=NOW)
+    ledger.instead = LedgerUnavailable("lost")
+    told.tell(LAUNCHED)
+
+    told.tell_all(COMPLETED)
+
+    assert ledger.get_task(KEY).state is TaskState.SUCCEEDED  # type: ignore[union-attr]

@@ -13,6 +13,7 @@ from louver.definition import Definition
 from louver.ledger.names import EffectKind, EffectState, OnUnknown
 from louver.ledger.records import EffectRecord, RunRecord
 from louver.nodes import Step
+from louver.policies import CompensationPolicy
 from louver.reconcile_runs import Undoing, decide_run
 from louver.repairs import CloseRun, Compensate, SetRunState
 from louver.sightings import Shown, Sighting, explains_skip, in_order, missed_change
@@ -188,6 +189,28 @@ def test_it_is_started_once_for_what_stands() -> None:
     (other,) = again([effect(EffectState.COMMITTED, key="ship")])
     assert (other.number, other.outstanding == first.outstanding) == (2, False)
     assert again([effect(EffectState.COMMITTED, key="ship")], active=True) == ()
+
+
+def test_what_was_not_come_to_since_an_undo_failed_is_left_to_the_person() -> None:
+    """Case E06, where the workflow says so: nobody is started to go on, until that has been seen to."""
+    stops = replace(LINE, compensation=CompensationPolicy(on_failure="stop"))
+    failed, rest = effect(EffectState.UNDO_FAILED), effect(EffectState.COMMITTED, key="ship")
+
+    def decide_about(*effects: EffectRecord) -> Any:
+        return decide_run(
+            run(RunState.COMPENSATING),
+            stops,
+            states(S, F, P),
+            over=True,
+            effects=lambda: list(effects),
+            undoing=Undoing,
+        )
+
+    (closed,) = decide_about(failed, rest)
+    assert isinstance(closed, CloseRun)
+    assert closed.state is RunState.COMPENSATION_FAILED
+    (rescue,) = decide_about(replace(failed, state=EffectState.UNDONE), rest)
+    assert isinstance(rescue, Compensate)
 
 
 def test_a_run_with_an_unsettled_step_is_not_closed() -> None:

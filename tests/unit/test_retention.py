@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from louver.definition import Definition, Step
 from louver.ledger.names import Decision, EffectKind, EffectState, OnUnknown
 from louver.ledger.records import ApprovalRecord, EffectRecord, RunRecord, TaskRecord
-from louver.retention import WAITING, guards_beyond_its_run, is_settled, reason_to_keep
+from louver.retention import WAITING, guards_beyond_its_run, is_settled, outliving, reason_to_keep
 from louver.states import RunState, TaskState
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
@@ -147,6 +147,27 @@ def test_one_with_a_step_that_never_began_stays() -> None:
     assert kept(tasks=[task("look", TaskState.FAILED)], run=replace(RUN, state=RunState.FAILED)) is None
 
 
+@pytest.mark.parametrize("failed", [0, 1, 2])
+def test_of_a_mapped_step_every_index_counts_whichever_comes_last(failed: int) -> None:
+    """Closed as failed before its effect was undone: it is still to be compensated."""
+    mapped = Definition(
+        name="d",
+        version="1",
+        nodes=(Step(name="look", task="a:b"), Step(name="act", task="a:c", over={"seen": "look"})),
+    )
+    states = [TaskState.FAILED if index == failed else TaskState.SUCCEEDED for index in range(3)]
+    tasks = [task("look"), *(task("act", state, map_index=index) for index, state in enumerate(states))]
+    reason = reason_to_keep(
+        replace(RUN, state=RunState.FAILED),
+        mapped,
+        tasks=tasks,
+        effects=[replace(EFFECT, undo="a:undo", map_index=0)],
+        approvals=[],
+        before=LATER,
+    )
+    assert "is compensating by its steps" in str(reason)
+
+
 @pytest.mark.parametrize("state", EffectState)
 @pytest.mark.parametrize("stored", [RunState.SUCCEEDED, RunState.FAILED, RunState.COMPENSATION_FAILED])
 def test_one_whose_effect_waits_for_somebody_stays(state: EffectState, stored: RunState) -> None:
@@ -182,6 +203,56 @@ def test_all_of_it_has_to_have_ended_before(late: str | None, before: timedelta)
     )
     young = late is not None and moment >= NOW + before
     assert reason == ("something of it is younger" if young else None)
+
+
+def outlives(
+    effect: EffectRecord, run: RunRecord = RUN, *, tasks: list[TaskRecord] | None = None, read: bool = True
+) -> bool:
+    known = [task("look"), task("act")] if tasks is None else tasks
+    return outliving(run, FLOW if read else None, tasks=known, effects=[effect]) == [effect]
+
+
+PAID = replace(EFFECT, undo="a:undo")
+FAILED_ACT = [task("look"), task("act", TaskState.FAILED)]
+
+
+@pytest.mark.parametrize("read", [True, False], ids=["with its definition", "by what is stored alone"])
+def test_what_a_run_that_succeeded_did_outlives_it(read: bool) -> None:
+    assert outlives(PAID, read=read)
+    assert outlives(EFFECT, read=read)
+
+
+@pytest.mark.parametrize("state", [state for state in RunState if not state.success])
+def test_what_is_still_to_be_undone_does_not_outlive_its_run(state: RunState) -> None:
+    """Whoever stopped at the first undo that failed may have left it, and whoever was deleted half-way."""
+    run = replace(RUN, state=state)
+    assert not outlives(PAID, run, tasks=FAILED_ACT)
+    # What nobody can undo is nobody's concern, once the run is over.
+    assert outlives(EFFECT, run, tasks=FAILED_ACT) is state.terminal
+
+
+@pytest.mark.parametrize("state", EffectState)
+def test_what_is_over_outlives_a_failed_run_and_what_waits_goes_on_waiting(state: EffectState) -> None:
+    effect = replace(EFFECT, state=state)
+    over = state not in WAITING
+    assert outlives(effect, replace(RUN, state=RunState.COMPENSATION_FAILED), tasks=FAILED_ACT) is over
+    assert outlives(effect) is over
+
+
+def test_a_run_whose_steps_have_gone_on_since_it_was_closed_is_not_over() -> None:
+    """One was cleared, and is at work, or has failed; the run is stored as it was closed before."""
+    assert not outlives(PAID, tasks=[task("look"), task("act", TaskState.RUNNING)])
+    assert not outlives(PAID, tasks=FAILED_ACT)
+    # Unlike a step that nobody has told of yet.
+    assert outlives(PAID, tasks=[task("look")])
+
+
+def test_what_a_run_before_it_left_unfinished_does_not_outlive_a_run_that_succeeds() -> None:
+    run = replace(RUN, incarnation=2)
+    tasks = [task("look", incarnation=2), task("act", incarnation=2), task("old", TaskState.RUNNING)]
+    assert not outlives(PAID, run, tasks=tasks)
+    assert outlives(replace(PAID, incarnation=2), run, tasks=tasks)
+    assert outlives(replace(PAID, state=EffectState.UNDONE), run, tasks=tasks)
 
 
 @pytest.mark.parametrize(("scope", "guards"), [("dag:d", True), ("run:d:r", False), ("global", True)])

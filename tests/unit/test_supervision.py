@@ -2,139 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from datetime import datetime, timedelta, timezone
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 import pytest
+from support.supervised import KEY, NOW, RUN, SECOND, Nobody, Stage, wait
 
-from louver.binding import bind
 from louver.clock import FixedClock
+from louver.closing import compensate_call
 from louver.context import TaskContext
-from louver.control import Sent, send
-from louver.definition import Definition, Step
 from louver.errors import CommandRefused, TaskCancelled, TimeoutReached
 from louver.ledger import open_ledger
-from louver.ledger.contract import Ledger
-from louver.ledger.names import CommandState, RunKey, TaskKey, Verb
-from louver.ledger.records import CommandRecord
+from louver.ledger.names import CommandState, TaskKey, Verb
 from louver.ledger.requests import CommandRequest
-from louver.lifecycle import Closing, Lifecycle
+from louver.lifecycle import Lifecycle
 from louver.parked import ParkAnswer
 from louver.policies import RetryPolicy
 from louver.ports import Parked
 from louver.sessions import Claim
 from louver.states import FailureKind, Source, TaskState
-from louver.steps import StepCalls, run_start
-from louver.supervision import ControlSettings
+from louver.steps import run_start
+from louver.supervision import Supervision
 from louver.timeouts import Timeouts
-
-NOW = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
-RUN = RunKey("work", "run-1")
-KEY = TaskKey("work", "run-1", "one")
-SECOND = timedelta(seconds=1)
-
-
-class Told:
-    def __init__(self) -> None:
-        self.actions: list[str] = []
-
-    def tell(self, action: str, message: str, *args: object) -> None:
-        self.actions.append(action)
-
-
-class Nobody:
-    def proves_dead(self, process: str) -> bool:
-        return False
-
-
-class Stage:
-    """One step, and people who want something of it."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger
-        self.clock = FixedClock(NOW)
-        self.log = Told()
-        self.tries = 0
-        self.nonce: str | None = None
-        self.timeouts = Timeouts()
-        self.retry = RetryPolicy(max_attempts=2, delay=7 * SECOND)
-
-    @property
-    def definition(self) -> Definition:
-        step = Step(name="one", task="business:one", timeouts=self.timeouts, retry=self.retry)
-        return Definition(name="work", version="1", nodes=[step])
-
-    def live(self, body: Callable[[TaskContext], Any], *, answer: ParkAnswer | None = None) -> Closing:
-        """One process lives the task; a parked one presents what the park handed out."""
-        if self.nonce is None:
-            self.tries += 1
-
-        def one(ctx: TaskContext) -> Any:
-            return body(ctx)
-
-        workflow = bind(self.definition, {"one": one})
-        calls = StepCalls(workflow=workflow, start=run_start(self.definition, RUN), params=lambda _: {})
-        claim = Claim(
-            try_number=self.tries,
-            max_tries=5,
-            process=f"p{self.tries}",
-            source=Source.WORKER,
-            nonce=self.nonce,
-        )
-        self.nonce = None
-        life = Lifecycle(
-            ledger=self.ledger,
-            clock=self.clock,
-            liveness=Nobody(),
-            log=self.log,
-            control=ControlSettings(pause_window=30 * SECOND, stop_grace=10 * SECOND),
-        )
-        try:
-            return life.live(calls.node("one", key=KEY, claim=claim, answer=answer))
-        except Parked as parked:
-            self.nonce = parked.nonce
-            raise
-
-    def ask(self, verb: Verb, *, actor: str = "ann", reason: str | None = "month end") -> Sent:
-        self.ledger.open_run(run_start(self.definition, RUN), now=self.clock.now())
-        request = CommandRequest(
-            command_id=uuid4().hex, task=KEY, verb=verb, actor=actor, reason=reason, source=Source.CLI
-        )
-        return send(self.ledger, request, now=self.clock.now())
-
-    def ask_unseen(self, verb: Verb, actor: str) -> None:
-        """Ask for something at the very moment when somebody else does, too."""
-        request = CommandRequest(
-            command_id=uuid4().hex, task=KEY, verb=verb, actor=actor, reason=None, source=Source.CLI
-        )
-        self.ledger.open_run(run_start(self.definition, RUN), now=self.clock.now())
-        self.ledger.send_command(request, now=self.clock.now())
-
-    def path(self) -> list[str]:
-        return [str(row.to_state) for row in self.ledger.list_transitions(RUN)]
-
-    def rows(self) -> list[Any]:
-        return self.ledger.list_transitions(RUN)
-
-    def commands(self) -> list[CommandRecord]:
-        return self.ledger.list_commands(RUN)
-
-    def outcomes(self) -> list[tuple[str, str, str | None]]:
-        return [(str(command.verb), str(command.state), command.outcome) for command in self.commands()]
 
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
     with open_ledger("memory://") as ledger:
         yield Stage(ledger)
-
-
-def wait(stage: Stage, ctx: TaskContext, seconds: float = 1, state: Any = ...) -> None:
-    stage.clock.sleep(timedelta(seconds=seconds))
-    ctx.checkpoint(state)
 
 
 # Pause
@@ -666,3 +564,118 @@ def test_a_timeout_is_tried_again_as_any_failure(stage: Stage) -> None:
     first = stage.live(work)
     assert (first.state, first.delay) == (TaskState.RETRY_WAIT, 7 * SECOND)
     assert stage.live(work).value == 5
+
+
+# What is not to be stopped half way
+
+
+@pytest.mark.parametrize("verb", [Verb.PAUSE, Verb.STOP])
+def test_what_undoes_a_run_takes_no_commands_however_closely_it_is_watched(stage: Stage, verb: Verb) -> None:
+    """Semantics section 4."""
+    stage.retry = RetryPolicy()
+
+    def fail(ctx: TaskContext) -> None:
+        raise ValueError("broken")
+
+    assert stage.live(fail).state is TaskState.FAILED
+    key = TaskKey("work", "run-1", "compensate")
+    request = CommandRequest(
+        command_id="c1", task=key, verb=verb, actor="ann", reason=None, source=Source.CLI
+    )
+    stage.ledger.send_command(request, now=stage.clock.now())
+
+    @contextmanager
+    def watch(supervision: Supervision) -> Iterator[None]:
+        supervision.poll()
+        yield
+        supervision.poll()
+        supervision.checkpoint()
+
+    life = Lifecycle(ledger=stage.ledger, clock=stage.clock, liveness=Nobody(), log=stage.log, watch=watch)
+    claim = Claim(try_number=1, max_tries=3, process="p", source=Source.WORKER)
+    closing = life.live(compensate_call(run_start(stage.definition, RUN), claim))
+
+    assert closing.state is TaskState.SUCCEEDED
+    rows = stage.ledger.list_transitions(RUN, task_id="compensate")
+    assert [str(row.to_state) for row in rows] == ["queued", "starting", "running", "succeeded"]
+    assert [command.state for command in stage.commands()] == [CommandState.PENDING]
+
+
+# Several threads
+
+
+class Company(FixedClock):
+    """Time in which a paused step is resumed, once all of its threads have come to wait."""
+
+    def __init__(self, stage: Stage, threads: int) -> None:
+        super().__init__(NOW)
+        self.stage = stage
+        self.threads = threads
+        self.waiting: set[int] = set()
+        self.paused = threading.Event()
+
+    def sleep(self, duration: timedelta) -> None:
+        super().sleep(duration)
+        if self.stage.path()[-1] != "paused":
+            return
+        self.paused.set()
+        self.waiting.add(threading.get_ident())
+        if len(self.waiting) == self.threads and len(self.stage.commands()) == 1:
+            self.stage.ask(Verb.RESUME)
+
+
+@pytest.mark.parametrize("end", ["returns", "raises", "comes to a checkpoint"])
+def test_while_one_thread_is_paused_in_place_the_step_does_not_end(stage: Stage, end: str) -> None:
+    stage.retry = RetryPolicy()
+    clock = stage.clock = Company(stage, threads=2)
+
+    def work(ctx: TaskContext) -> str:
+        stage.ask(Verb.PAUSE)
+        stage.clock.sleep(SECOND)
+        other = threading.Thread(target=ctx.checkpoint)
+        other.start()
+        assert clock.paused.wait(30), "it never paused"
+        if end == "comes to a checkpoint":
+            ctx.checkpoint()
+            assert stage.path()[-1] == "running"
+        other_threads.append(other)
+        if end == "raises":
+            raise ValueError("broken")
+        return "done"
+
+    other_threads: list[threading.Thread] = []
+    closing = stage.live(work)
+    other_threads[0].join(30)
+
+    ended = "failed" if end == "raises" else "succeeded"
+    assert closing.state == ended
+    assert stage.path()[-4:] == ["pausing", "paused", "running", ended]
+    assert [state for _, state, _ in stage.outcomes()] == ["done", "done"]
+
+
+def test_a_stop_ends_all_threads_that_are_paused_in_place(stage: Stage) -> None:
+    clock = stage.clock = Company(stage, threads=3)
+    met: list[type[BaseException]] = []
+
+    def work(ctx: TaskContext) -> str:
+        def other() -> None:
+            try:
+                ctx.checkpoint()
+            except TaskCancelled as error:
+                met.append(type(error))
+
+        stage.ask(Verb.PAUSE)
+        stage.clock.sleep(SECOND)
+        thread = threading.Thread(target=other)
+        thread.start()
+        assert clock.paused.wait(30), "it never paused"
+        stage.ask(Verb.STOP)
+        try:
+            ctx.checkpoint()
+        finally:
+            thread.join(30)
+        return "nobody stopped it"
+
+    assert stage.live(work).state is TaskState.STOPPED
+    assert met == [TaskCancelled]
+    assert stage.path()[-4:] == ["pausing", "paused", "stopping", "stopped"]

@@ -1,4 +1,4 @@
-"""The examples of docs/workflows.md print what the page says, each as the module of its own that it is."""
+"""The examples of these pages print what the page says, each as the module of its own that it is."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "workflows.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = {name: (DOCS / name).read_text() for name in ("workflows.md", "context.md")}
 
-EXAMPLES = re.findall(
-    r"^```python\n# (\w+)\.py\n(.*?)^```\n\n^```text\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL
-)
+EXAMPLE = re.compile(r"^```python\n# (\w+)\.py\n(.*?)^```\n\n^```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+EXAMPLES = [example for text in PAGES.values() for example in EXAMPLE.findall(text)]
 
 
-def test_every_example_says_what_it_prints() -> None:
-    assert len(EXAMPLES) == PAGE.read_text().count("```python\n") > 5
+@pytest.mark.parametrize(("name", "least"), [("workflows.md", 6), ("context.md", 1)])
+def test_every_example_says_what_it_prints(name: str, least: int) -> None:
+    assert len(EXAMPLE.findall(PAGES[name])) == PAGES[name].count("```python\n") >= least
 
 
 @pytest.mark.parametrize(("name", "text", "printed"), EXAMPLES, ids=[name for name, _, _ in EXAMPLES])

@@ -16,10 +16,9 @@ from typing import Any
 
 from louver.artifacts import Artifacts, own_artifacts
 from louver.binding import Workflow, bind
-from louver.cascade import cascade
+from louver.cascade import cascade, never_began
 from louver.clock import Clock, SystemClock
 from louver.closing import COMPENSATE, RunOverview, close_run, compensate_call, overview
-from louver.compensation import tally
 from louver.control import ENDING, is_pause, open_commands
 from louver.definition import Definition, Node
 from louver.errors import AttemptsExhausted, ConfigurationError, DefinitionChanged
@@ -46,6 +45,9 @@ from louver.versions import Verdict
 __all__ = ["RunResult", "run_inline"]
 
 log = logging.getLogger(__name__)
+
+_LEVELS = {"log.warning": logging.WARNING, "log.error": logging.ERROR}
+"""Of what a step says itself; all that is told of its life is an information."""
 
 _PROCESSES = LocalProcesses()
 _NO_RETRIES = 0
@@ -83,7 +85,7 @@ class _Log:
 
     def tell(self, action: str, message: str, *args: object) -> None:
         line = f"%s: {message}"
-        log.info(line, self._key, *args, extra={"action": action})
+        log.log(_LEVELS.get(action, logging.INFO), line, self._key, *args, extra={"action": action})
 
 
 def run_inline(
@@ -204,6 +206,7 @@ class _InlineRun:
             if forward.terminal and not forward.success:
                 self._live_compensation(process)
         if forward.terminal:
+            self._tell_of_what_never_began(seen.definition)
             seen = close_run(self._key, self._ledger, now=self._clock.now())
         else:
             self._ledger.set_run_state(self._key, seen.state, reason=None, now=self._clock.now())
@@ -218,6 +221,14 @@ class _InlineRun:
             ),
             errors=self._errors,
         )
+
+    def _tell_of_what_never_began(self, definition: Definition) -> None:
+        """So that who looks at the run's steps alone, as cleaning does, sees that all of them are over."""
+        results = RunResults(definition, self._key, self._ledger, strict=False)
+        for key, change in never_began(results):
+            record = results.tasks.get(key)
+            session = 0 if record is None else record.session
+            self._ledger.mark(key, change, session=session, source=Source.ENGINE, now=self._clock.now())
 
     def _in_force(self, run: RunRecord) -> Definition:
         """The definition that the run goes by, or would; where it is refused, each of its steps says so."""
@@ -319,7 +330,7 @@ class _InlineRun:
             if self._again(COMPENSATE, closing):
                 continue
             given_up = isinstance(closing.error, AttemptsExhausted) and not anew
-            if not given_up or not tally(self._ledger.list_effects(self._key)).outstanding:
+            if not given_up or overview(self._key, self._ledger).state.terminal:
                 return
             # Too many processes died at it, and something is left: this one begins anew, as a clear does.
             anew = True

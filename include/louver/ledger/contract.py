@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from louver.approvals import Answer, Evidence
 from louver.ledger.budget_contract import Budgets
+from louver.ledger.checkpoint_contract import SavedStates
 from louver.ledger.dead_letter_contract import DeadLetters
 from louver.ledger.human_queue_contract import HumanQueue
 from louver.ledger.maintenance_contract import Maintenance
@@ -52,7 +53,7 @@ from louver.states import RunState, Source
 __all__ = ["Ledger"]
 
 
-class Ledger(Maintenance, Surveys, DeadLetters, HumanQueue, Budgets, Permits, Versions):
+class Ledger(Maintenance, Surveys, DeadLetters, HumanQueue, Budgets, Permits, Versions, SavedStates):
     """Where Louver keeps what is true."""
 
     CAPABILITIES: ClassVar[frozenset[Capability]] = frozenset()
@@ -237,7 +238,10 @@ class Ledger(Maintenance, Surveys, DeadLetters, HumanQueue, Budgets, Permits, Ve
     def retry_effect(
         self, token: Token, record: EffectRecord, *, lease_until: datetime, now: datetime
     ) -> EffectRecord | None:
-        """Unknown to started, in the same epoch; None where somebody else was quicker."""
+        """
+        Unknown to started, in the same epoch and under a new ticket, so that whoever began it before cannot
+        end it; None where somebody else was quicker.
+        """
 
     @abstractmethod
     def commit_effect(
@@ -247,21 +251,26 @@ class Ledger(Maintenance, Surveys, DeadLetters, HumanQueue, Budgets, Permits, Ve
         Record the result. The commit of an undo also turns what it undoes into ``undone``.
 
         Repeated, by who began it or by who found out what became of an unknown one, it is told what is
-        recorded: its first answer was lost on the way.
+        recorded: its first answer was lost on the way. An unknown one that has been settled since, or begun
+        again, even if it is unknown once more, stays as it is and is returned so: what the provider said was
+        about an earlier act.
 
         :raises ValueRefused: where the result is outside the typed value rules; the effect stays as it was.
         """
 
     @abstractmethod
     def fail_effect(self, token: Token, record: EffectRecord, *, reason: str, now: datetime) -> EffectRecord:
-        """It is proven that nothing happened. Repeated with the same reason, it is told what is recorded."""
+        """
+        It is proven that nothing happened. Repeated with the same reason, it is told what is recorded; of an
+        unknown one that has moved on since, what it is now, as with :meth:`commit_effect`.
+        """
 
     @abstractmethod
     def lose_effect(self, record: EffectRecord, *, reason: str, now: datetime) -> EffectRecord | None:
         """
         Started to unknown, after proof of death or once lease and quiesce are over.
 
-        Conditional on the session and lease that ``record`` shows; None where they have changed.
+        Conditional on the session, ticket and lease that ``record`` shows; None where they have changed.
         """
 
     @abstractmethod

@@ -53,9 +53,11 @@ class EffectOperations(TaskOperations):
         step = decide_begin(known, intent_hash=request.intent_hash)
         if known is not None and step in _FOUND:
             result = self._result(rows, known) if step is BeginStep.RECORDED else None
-            if known.task == token.key and known.generation != token.generation:
-                # What it did is what this generation builds on: undone, it is this one's ground that is gone.
-                known = replace(known, generation=token.generation)
+            now_of = (token.incarnation, token.generation)
+            if known.task == token.key and (known.incarnation, known.generation) != now_of:
+                # What it did is what this generation builds on: it is undone with it, and undone by another,
+                # it is this one's ground that is gone.
+                known = replace(known, incarnation=token.incarnation, generation=token.generation)
                 rows.update(known)
             return Begun(outcome=_FOUND[step], record=known, result=result)
         record = started(token, request, epoch=_epoch(known, step), now=now)
@@ -139,6 +141,8 @@ class EffectOperations(TaskOperations):
             state=EffectState.STARTED,
             session=token.session,
             process=token.process,
+            # Whoever began it before has another one, and cannot end what is begun again.
+            ticket=_next_ticket(current, token),
             lease_until=lease_until,
             updated_at=now,
             **_place(token),
@@ -163,15 +167,10 @@ class EffectOperations(TaskOperations):
         if current.state is EffectState.COMMITTED and _same_call(current, record, token):
             # This very call committed it, and its answer was lost on the way.
             return current
-        if (
-            current.state is EffectState.COMMITTED
-            and _same_unknown(current, record)
-            and fingerprint(self._result(rows, current)) == fingerprint(result)
-        ):
-            # So did this one, which had asked the provider; another answer of it would be no repetition.
-            return current
-        if current.state is not EffectState.UNKNOWN:
-            # An unknown one is committed by whoever verified it; a started one by its own session.
+        if not _may_be_settled(current, record, token):
+            if record.state is EffectState.UNKNOWN:
+                # What the provider was asked about is settled, or has been begun again since.
+                return current
             current = self._begun_by(rows, token, record)
         if current.kind is EffectKind.UNDO:
             self._settle_original(rows, current, EffectState.UNDONE, reason=None, now=now)
@@ -213,12 +212,15 @@ class EffectOperations(TaskOperations):
     ) -> EffectRecord:
         self._hold(rows, token)
         current = self._current(rows, record)
-        if (current.state, current.reason) == (EffectState.FAILED, reason) and (
-            _same_call(current, record, token) or _same_unknown(current, record)
+        if (current.state, current.reason) == (EffectState.FAILED, reason) and _same_call(
+            current, record, token
         ):
             # This very call said so, and its answer was lost on the way.
             return current
-        if current.state is not EffectState.UNKNOWN:
+        if not _may_be_settled(current, record, token):
+            if record.state is EffectState.UNKNOWN:
+                # What the provider was asked about is settled, or has been begun again since.
+                return current
             current = self._begun_by(rows, token, record)
         failed = replace(current, state=EffectState.FAILED, reason=reason, updated_at=now)
         rows.update(failed)
@@ -229,11 +231,7 @@ class EffectOperations(TaskOperations):
         self, rows: Rows, record: EffectRecord, *, reason: str, now: datetime
     ) -> EffectRecord | None:
         current = self._current(rows, record)
-        if current.state is not EffectState.STARTED or (
-            current.task,
-            current.session,
-            current.lease_until,
-        ) != (record.task, record.session, record.lease_until):
+        if current.state is not EffectState.STARTED or _hold_of(current) != _hold_of(record):
             return None
         lost = replace(current, state=EffectState.UNKNOWN, reason=reason, updated_at=now)
         rows.update(lost)
@@ -298,11 +296,30 @@ def _same_call(current: EffectRecord, shown: EffectRecord | EffectRequest, token
     return held == (token.key, token.session, shown.ticket)
 
 
-def _same_unknown(current: EffectRecord, shown: EffectRecord) -> bool:
-    """Whether the effect was shown while it was unknown, and nobody has begun it again since."""
-    if shown.state is not EffectState.UNKNOWN:
+def _may_be_settled(current: EffectRecord, shown: EffectRecord, token: Token) -> bool:
+    """
+    Whether the effect is unknown, and what is told of it is about this very begin of it.
+
+    That is so of who began it and comes late, and of who was shown it as unknown and asked the provider.
+    Where another one has begun it since, and lost it too, the provider was asked too early.
+    """
+    if current.state is not EffectState.UNKNOWN:
         return False
-    return (current.task, current.session, current.ticket) == (shown.task, shown.session, shown.ticket)
+    if shown.state is not EffectState.UNKNOWN:
+        return _same_call(current, shown, token)
+    return (*_hold_of(current), current.updated_at) == (*_hold_of(shown), shown.updated_at)
+
+
+def _hold_of(record: EffectRecord) -> tuple[Any, ...]:
+    """What tells one begin of an effect, and the lease that it is under, from others."""
+    return record.task, record.session, record.ticket, record.lease_until
+
+
+def _next_ticket(current: EffectRecord, token: Token) -> str:
+    """Of an effect that is performed again: made from the one before, so every store makes the same."""
+    key = token.key
+    who = [key.dag_id, key.run_id, key.task_id, key.map_index, token.incarnation, token.session]
+    return fingerprint([current.ticket, who])[:32]
 
 
 def _epoch(known: EffectRecord | None, step: BeginStep) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from louver.ledger.approval_operations import ApprovalOperations
 from louver.ledger.budget_operations import BudgetOperations
+from louver.ledger.checkpoint_operations import CheckpointOperations
 from louver.ledger.control_operations import ControlOperations
 from louver.ledger.dead_letter_operations import DeadLetterOperations
 from louver.ledger.effect_operations import EffectOperations
@@ -29,6 +30,7 @@ class LedgerOperations(
     ApprovalOperations,
     EventOperations,
     ControlOperations,
+    CheckpointOperations,
     MaintenanceOperations,
     RetentionOperations,
     SurveyOperations,

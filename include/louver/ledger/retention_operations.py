@@ -13,6 +13,7 @@ from louver.ledger.findings import Cleaned, StandingPage
 from louver.ledger.names import RunKey
 from louver.ledger.owners import payloads_of
 from louver.ledger.records import (
+    OF_NO_GENERATION,
     AcceptanceRecord,
     ApprovalRecord,
     CheckpointRecord,
@@ -39,7 +40,6 @@ __all__ = ["RetentionOperations"]
 
 T = TypeVar("T")
 
-_OF_NO_GENERATION = 0
 _TOGETHER = 100
 
 
@@ -129,7 +129,7 @@ class RetentionOperations(TaskOperations):
             _discard(rows, PayloadRecord, [(payload_id,) for payload_id in payload_ids])
             for effect in standing:
                 # What a later run of this id does is not built on it.
-                rows.update(replace(effect, generation=_OF_NO_GENERATION))
+                rows.update(replace(effect, generation=OF_NO_GENERATION))
             _discard(rows, EffectRecord, [primary_of(effect) for effect in gone])
             for kind in _OF_THE_RUN:
                 rows.remove(kind, **equal)

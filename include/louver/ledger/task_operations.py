@@ -11,11 +11,15 @@ from typing import Any
 
 from louver.approvals import Evidence, evidence_of
 from louver.audit import link
-from louver.errors import IntegrityError, LedgerError, NoResult
+from louver.definition import Definition
+from louver.definition_json import read_definition_form
+from louver.errors import DefinitionError, IntegrityError, LedgerError, NoResult
 from louver.ledger.acceptance_signatures import check_acceptance, definitions_of
 from louver.ledger.approval_signatures import is_as_signed, sign_approval
 from louver.ledger.names import Decision, RunKey, TaskKey, Token
+from louver.ledger.passed_on import pass_on
 from louver.ledger.records import (
+    OF_NO_GENERATION,
     RESULT,
     AcceptanceRecord,
     ApprovalRecord,
@@ -28,10 +32,11 @@ from louver.ledger.records import (
     TransitionRecord,
 )
 from louver.ledger.requests import OpenedTask, RunFilter, RunStart
-from louver.ledger.rows import Rows
+from louver.ledger.rows import Rows, primary_of
 from louver.ledger.transactions import Transactional, decision, question
+from louver.retention import outliving
 from louver.seals import seal_content
-from louver.sessions import Change, Claim, apply_change, plan_opening
+from louver.sessions import Change, Claim, Entry, apply_change, plan_opening
 from louver.signing import seal
 from louver.states import RunState, Source, TaskState
 
@@ -74,19 +79,47 @@ class TaskOperations(Transactional):
                 rows.update(fresh)
             self._keep_definition(rows, start, now=now, held=True)
             return fresh
-        known = rows.get(RunRecord, start.key.dag_id, start.key.run_id) or fresh
+        known = rows.peek(RunRecord, start.key.dag_id, start.key.run_id) or fresh
         if start.marker is None or known.marker == start.marker:
+            return known
+        return self._open_anew(rows, start, fresh, now=now)
+
+    def _open_anew(self, rows: Rows, start: RunStart, fresh: RunRecord, *, now: datetime) -> RunRecord:
+        """The run is there with another marker, or with none."""
+        equal = {"dag_id": fresh.dag_id, "run_id": fresh.run_id}
+        # Locked before their run, as by whoever commits one.
+        left = [rows.get(EffectRecord, *primary_of(effect)) for effect in rows.find(EffectRecord, **equal)]
+        known = rows.get(RunRecord, fresh.dag_id, fresh.run_id) or fresh
+        if known.marker == start.marker:
             return known
         if known.marker is None:
             # Nobody had told which run it is; that somebody does now makes it no other one.
             told = replace(known, marker=start.marker)
             rows.update(told)
             return told
-        # What the deleted run committed is still to be undone in order, so the places go on.
+        outlived = outliving(
+            known,
+            self._definition_of(rows, known),
+            tasks=rows.find(TaskRecord, **equal),
+            effects=[effect for effect in left if effect is not None],
+        )
+        for effect in outlived:
+            rows.update(replace(effect, generation=OF_NO_GENERATION))
+        # What else the deleted run committed is still to be undone in order, so the places go on.
         fresh = replace(fresh, commits=known.commits, incarnation=known.incarnation + 1)
         rows.update(fresh)
         self._keep_definition(rows, start, now=now, held=True)
         return fresh
+
+    def _definition_of(self, rows: Rows, run: RunRecord) -> Definition | None:
+        """The run's definition; None where it cannot be read."""
+        fingerprint = run.definition_fingerprint
+        try:
+            return read_definition_form(
+                self._load(rows, definition_payload(fingerprint), binding=definition_binding(fingerprint))
+            )
+        except (IntegrityError, DefinitionError):
+            return None
 
     def _keep_definition(self, rows: Rows, start: RunStart, *, now: datetime, held: bool = False) -> None:
         """
@@ -166,6 +199,8 @@ class TaskOperations(Transactional):
         opening = plan_opening(record, claim, incarnation=run.incarnation)
         after, transitions = self._append(rows, opening.record, opening.changes, claim.source, now)
         rows.update(after)
+        if opening.entry is Entry.START:
+            pass_on(rows, run, record, after, now=now)
         token = Token(
             key=key,
             incarnation=after.incarnation,

@@ -8,22 +8,26 @@ from typing import Any
 
 from louver.errors import LedgerError
 from louver.ledger.findings import Cleaned
-from louver.ledger.names import RunKey, TaskKey
+from louver.ledger.names import EffectState, RunKey, TaskKey
 from louver.ledger.records import EffectRecord
 from louver.ledger.requests import BeginOutcome, OpenedTask
 from louver.states import RunState
 from louver.testing.scene import ERROR, FAILED, Scene, check
-from louver.testing.stories import begin, live
+from louver.testing.stories import begin, live, start_of
 
 __all__ = [
     "check_clean_effects_leaves_what_is_in_use_or_waits",
     "check_clean_run_at_once_removes_it_once",
     "check_clean_run_at_once_with_a_clear_removes_nothing_that_is_at_work",
     "check_clean_run_keeps_what_is_not_over",
+    "check_clean_run_leaves_an_effect_in_its_newest_epoch",
     "check_clean_run_leaves_effects_that_guard_beyond_it",
     "check_clean_run_makes_room_for_another_of_its_id",
     "check_clean_run_removes_all_of_it_and_nothing_else",
     "check_list_standing_effects_are_those_without_a_run",
+    "check_open_run_made_again_at_once_is_one_run",
+    "check_open_run_made_again_leaves_what_is_settled_behind",
+    "check_open_run_made_again_takes_over_what_an_unfinished_one_left",
     "check_plan_cleaning_tells_what_clean_run_does",
 ]
 
@@ -151,6 +155,27 @@ def check_clean_run_leaves_effects_that_guard_beyond_it(scene: Scene) -> None:
 
 
 @check
+def check_clean_run_leaves_an_effect_in_its_newest_epoch(scene: Scene) -> None:
+    """The first epoch was undone and goes with its run; what another run did since is not done once more."""
+    first = RunKey(scene.run.dag_id, "first")
+    begin(scene, key=first)
+    scene.succeed("look", 1, run=first)
+    token = scene.launch("act", run=first)
+    scene.undone(token, "pay-second")
+    scene.ledger.advance(token, FAILED, now=scene.tick())
+    scene.ledger.set_run_state(first, RunState.FAILED_COMPENSATED, reason=None, now=scene.tick())
+    live(scene, "second")
+    standing = _effect(scene, "pay-second")
+    scene.equal((standing.run_id, standing.epoch), ("second", 2), "the effect, done again")
+    scene.equal(_clean(scene, first, effects=True).effects, 2, "the effects that go: the first, and its undo")
+
+    begun = scene.ledger.begin_effect(scene.launch("act"), scene.effect("pay-second"), now=scene.tick())
+
+    scene.equal((begun.outcome, begun.result), (BeginOutcome.RECORDED, "receipt"), "the effect, begun again")
+    scene.equal(_effect(scene, "pay-second"), standing, "the effect afterwards")
+
+
+@check
 def check_clean_run_makes_room_for_another_of_its_id(scene: Scene) -> None:
     """It begins afresh, and what it commits comes after what the old one has left."""
     run = live(scene, "again")
@@ -168,6 +193,66 @@ def check_clean_run_makes_room_for_another_of_its_id(scene: Scene) -> None:
         (effect.commit_sequence or 0) > (left.commit_sequence or 0), "its commit must come after the old one"
     )
     scene.holds(left.generation != token.generation, "the old effect must not be of the new generation")
+    scene.equal(scene.ledger.verify_run(run, limit=9).findings, (), "the findings")
+
+
+@check
+def check_open_run_made_again_leaves_what_is_settled_behind(scene: Scene) -> None:
+    """As if it had been cleaned away: what it did is the next run's once that asks for it."""
+    run = live(scene, "again")
+    begin(scene, key=run, marker="another")
+    effects = scene.ledger.list_effects(run)
+    scene.equal([effect.outlived for effect in effects], [True, True], "whether they outlived their run")
+    scene.equal([effect.state for effect in effects], [EffectState.COMMITTED] * 2, "their states")
+    scene.equal(scene.ledger.verify_run(run, limit=9).findings, (), "the findings")
+
+    token = scene.launch("act", run=run, try_number=2)
+    begun = scene.ledger.begin_effect(token, scene.effect("pay-again"), now=scene.tick())
+
+    scene.equal((begun.outcome, begun.result), (BeginOutcome.RECORDED, "receipt"), "one that is asked for")
+    asked = _effect(scene, "pay-again")
+    scene.equal(
+        (asked.incarnation, asked.generation), (token.incarnation, token.generation), "whose it is then"
+    )
+    scene.equal([effect.outlived for effect in scene.ledger.list_effects(run)], [False, True], "the effects")
+
+
+@check
+def check_open_run_made_again_at_once_is_one_run(scene: Scene) -> None:
+    """Two steps of it begin together, or it is made again while the old one is cleaned away."""
+    other = scene.open_ledger()
+    for number in range(_ROUNDS):
+        run = live(scene, f"run-{number}")
+        start = start_of(scene, key=run, marker="another")
+        beside = (
+            partial(other.open_run, start, now=scene.tick())
+            if number % 2
+            else partial(other.clean_run, run, before=scene.after(1))
+        )
+
+        actions: tuple[Callable[[], object], ...] = (
+            partial(scene.ledger.open_run, start, now=scene.now),
+            beside,
+        )
+        scene.all_of(scene.at_once(*actions))
+
+        what = f"round {number}"
+        made = scene.ledger.open_run(start, now=scene.tick())
+        if number % 2:
+            scene.equal(made.incarnation, 2, f"the incarnation, {what}")
+        scene.equal((made.marker, made.state), ("another", RunState.RUNNING), f"the run, {what}")
+        standing = _effect(scene, f"pay-run-{number}")
+        scene.holds(standing.outlived, f"what the old one did must have outlived it, {what}")
+        scene.equal(scene.ledger.verify_run(run, limit=9).findings, (), f"the findings, {what}")
+
+
+@check
+def check_open_run_made_again_takes_over_what_an_unfinished_one_left(scene: Scene) -> None:
+    """Whoever closes the next run undoes it; nobody else is there to do so."""
+    run = live(scene, "again", state=None)
+    effects = scene.ledger.list_effects(run)
+    begin(scene, key=run, marker="another")
+    scene.equal(scene.ledger.list_effects(run), effects, "the effects")
     scene.equal(scene.ledger.verify_run(run, limit=9).findings, (), "the findings")
 
 

@@ -170,10 +170,9 @@ def check_begin_effect_with_another_intent_is_a_conflict_while_the_known_one_sta
 @check
 def check_begin_effect_after_a_failed_one_takes_a_corrected_intent(scene: Scene) -> None:
     """It is proven that nothing happened, so it begins again in the same epoch, with the intent of now."""
-    first = scene.started(scene.launch("act"))
+    lost = scene.lost(scene.launch("act"))
     token = scene.launch("look")
-    scene.ledger.lose_effect(first, reason="its process is dead", now=scene.tick())
-    failed = scene.ledger.fail_effect(token, first, reason="it was refused", now=scene.tick())
+    failed = scene.ledger.fail_effect(token, lost, reason="it was refused", now=scene.tick())
     scene.equal(failed.state, EffectState.FAILED, "its state before")
 
     again = scene.started(token, intent={"amount": 6}, undo="contract.other")

@@ -14,6 +14,7 @@ __all__ = [
     "check_commit_effect_of_an_undo_settles_what_it_undoes",
     "check_commit_effect_of_an_unknown_one_by_whoever_verified_it",
     "check_commit_effect_of_an_unknown_one_of_another_run_counts_in_that_run",
+    "check_commit_effect_of_an_unknown_one_that_was_begun_again_changes_nothing",
     "check_commit_effect_of_what_has_ended_is_refused",
     "check_commit_effect_orders_the_run",
     "check_commit_effect_repeated_by_whoever_verified_it_is_one_commit",
@@ -21,6 +22,7 @@ __all__ = [
     "check_commit_effect_with_a_refused_value_leaves_it_started",
     "check_fail_effect_by_another_session_is_refused",
     "check_fail_effect_of_an_unknown_one_by_whoever_verified_it",
+    "check_fail_effect_of_an_unknown_one_that_was_begun_again_changes_nothing",
     "check_fail_effect_proves_that_nothing_happened",
     "check_fail_effect_repeated_is_told_what_is_recorded",
     "check_give_up_undo_by_a_superseded_process_is_refused",
@@ -32,6 +34,7 @@ __all__ = [
     "check_lose_effect_is_conditional_on_lease_and_session",
     "check_lose_effect_of_what_is_not_started_is_none",
     "check_lose_effect_turns_started_into_unknown",
+    "check_retry_effect_by_another_run_leaves_nothing_to_whoever_began_it",
 ]
 
 
@@ -175,7 +178,7 @@ def check_commit_effect_repeated_is_one_commit(scene: Scene) -> None:
 
 @check
 def check_commit_effect_repeated_by_whoever_verified_it_is_one_commit(scene: Scene) -> None:
-    """The provider says the same again, to the same asker or to the next one; another answer is none."""
+    """The provider says the same again, to the same asker or the next one; another answer changes nothing."""
     lost = scene.lost(scene.launch("act"))
     verifier = scene.launch("look")
     committed = scene.ledger.commit_effect(verifier, lost, {"found": (1, None)}, now=scene.tick())
@@ -184,15 +187,9 @@ def check_commit_effect_repeated_by_whoever_verified_it_is_one_commit(scene: Sce
         for token in (verifier, scene.launch("other", run=RunKey(scene.run.dag_id, "run-2"))):
             again = scene.ledger.commit_effect(token, lost, {"found": (1, None)}, now=scene.tick())
             scene.equal(again, committed, "what the repetition is told")
-        # A list is no tuple.
-        for token, result in ((verifier, {"found": [1, None]}), (verifier, None)):
-            scene.refused(
-                Superseded,
-                lambda token=token, result=result: scene.ledger.commit_effect(  # type: ignore[misc]
-                    token, lost, result, now=scene.now
-                ),
-                "another result",
-            )
+            again = scene.ledger.commit_effect(token, lost, "another", now=scene.tick())
+            scene.equal(again, committed, "what another answer is told")
+    scene.equal(scene.ledger.load_effect(committed)[1], {"found": (1, None)}, "the result")
 
 
 @check
@@ -260,7 +257,7 @@ def check_fail_effect_of_an_unknown_one_by_whoever_verified_it(scene: Scene) -> 
 
 @check
 def check_fail_effect_repeated_is_told_what_is_recorded(scene: Scene) -> None:
-    """By who began it, and by who asked the provider; with another reason it is another word."""
+    """By who began it, for whom another reason is another word; and by who asked the provider."""
     token, verifier = scene.launch("act"), scene.launch("look")
     started, lost = scene.started(token, "started"), scene.lost(token, "lost")
     for holder, record in ((token, started), (verifier, lost)):
@@ -268,13 +265,80 @@ def check_fail_effect_repeated_is_told_what_is_recorded(scene: Scene) -> None:
         with scene.unchanged("a failure repeated"):
             again = scene.ledger.fail_effect(holder, record, reason="no", now=scene.tick())
             scene.equal(again, failed, "what the repetition is told")
-            scene.refused(
-                Superseded,
-                lambda holder=holder, record=record: scene.ledger.fail_effect(  # type: ignore[misc]
-                    holder, record, reason="another", now=scene.now
-                ),
-                "another reason",
-            )
+    with scene.unchanged("another reason"):
+        scene.refused(
+            Superseded,
+            lambda: scene.ledger.fail_effect(token, started, reason="another", now=scene.now),
+            "by who began it",
+        )
+        again = scene.ledger.fail_effect(verifier, lost, reason="another", now=scene.now)
+        scene.equal(again, scene.current(lost), "what who asked the provider is told")
+
+
+@check
+def check_commit_effect_of_an_unknown_one_that_was_begun_again_changes_nothing(scene: Scene) -> None:
+    """The provider was asked about an earlier act: what is known of the newer one stays."""
+    asker = scene.launch("ask")
+    for what, shown in _begun_again(scene):
+        known = scene.current(shown)
+        with scene.unchanged(what):
+            told = scene.ledger.commit_effect(asker, shown, "found", now=scene.tick())
+            scene.equal(told, known, f"what is told of one that is {what}")
+            scene.equal(scene.ledger.load_effect(known)[1], None, f"the result of one that is {what}")
+
+
+@check
+def check_fail_effect_of_an_unknown_one_that_was_begun_again_changes_nothing(scene: Scene) -> None:
+    """It may have happened since it was absent; were it taken for failed, it would be performed once more."""
+    asker = scene.launch("ask")
+    for what, shown in _begun_again(scene):
+        known = scene.current(shown)
+        with scene.unchanged(what):
+            told = scene.ledger.fail_effect(asker, shown, reason="absent", now=scene.tick())
+            scene.equal(told, known, f"what is told of one that is {what}")
+
+
+def _begun_again(scene: Scene) -> list[tuple[str, EffectRecord]]:
+    """Effects as they were shown when they were unknown; others have begun them again since."""
+    shown = []
+    for what, again in (("begun again", "begin"), ("lost again", "begin"), ("retried and lost", "retry")):
+        token, other = scene.launch(f"{what} 1"), scene.launch(f"{what} 2")
+        lost = scene.lost(token, what)
+        shown.append((what, lost))
+        if again == "retry":
+            record = scene.ledger.retry_effect(other, lost, lease_until=lost.lease_until, now=scene.tick())
+            record = scene.found(record, "the effect, retried")
+        else:
+            scene.ledger.fail_effect(other, lost, reason="absent", now=scene.tick())
+            record = scene.started(other, what)
+        if what != "begun again":
+            # At the very moment of the first time, as far as clocks can tell.
+            scene.ledger.lose_effect(record, reason="its process is dead", now=lost.updated_at)
+    return shown
+
+
+@check
+def check_retry_effect_by_another_run_leaves_nothing_to_whoever_began_it(scene: Scene) -> None:
+    """Both hold a task in a session of the same number; whose the effect is now, its ticket tells."""
+    token = scene.launch("act")
+    began = scene.started(token)
+    lost = scene.found(scene.ledger.lose_effect(began, reason="late", now=scene.tick()), "the effect")
+    other_run = RunKey(scene.run.dag_id, "run-2")
+    other = scene.launch("act", run=other_run)
+    scene.equal(other.session, token.session, "the other's session")
+
+    again = scene.ledger.retry_effect(other, lost, lease_until=began.lease_until, now=scene.tick())
+
+    again = scene.found(again, "the effect, retried")
+    scene.holds(again.ticket != began.ticket, "who performs it again must have a ticket of its own")
+    scene.equal(scene.current(began), again, "what is read again")
+    _refused_to(scene, token, began, "by the run that began it")
+    with scene.unchanged("a loss that comes late"):
+        scene.equal(scene.ledger.lose_effect(began, reason="late", now=scene.now), None, "the answer")
+    committed = scene.ledger.commit_effect(other, again, "receipt", now=scene.tick())
+    scene.equal((committed.task, committed.commit_sequence), (other.key, 1), "whose it is, and its place")
+    for run in (scene.run, other_run):
+        scene.equal(scene.ledger.verify_run(run).findings, (), f"what verifying {run.run_id} finds")
 
 
 @check

@@ -7,6 +7,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from airflow.models.taskinstance import TaskInstance
+from airflow.utils.session import create_session
+from pydantic import TypeAdapter, ValidationError
+from sqlalchemy import select
+
 from louver.approvals import OPTIONS
 from louver.clock import SystemClock
 from louver.control import is_pause
@@ -15,25 +20,37 @@ from louver.ledger.records import ApprovalRecord, CommandRecord
 from louver_provider.api.refusal import Refusal
 from louver_provider.approval_form import REQUEST_ID
 from louver_provider.hooks.ledger import get_ledger
-from louver_provider.parks import guard_park
+from louver_provider.operators.names import WITH_STATES
+from louver_provider.parks import guard_park, place_of
 from louver_provider.pause_form import PAUSE_OPTIONS
 
-__all__ = ["judge_answer", "judge_pause", "judge_request"]
+__all__ = ["judge_answer", "judge_pause", "judge_request", "map_index_in"]
 
 
-def judge_answer(*, dag_id: str, run_id: str, task_id: str, map_index: int, body: bytes) -> Refusal | None:
+def map_index_in(text: str) -> int | None:
+    """The map index that Airflow's route reads in its path; None where it reads none."""
+    try:
+        return TypeAdapter(int).validate_python(text)
+    except ValidationError:
+        return None
+
+
+def judge_answer(key: TaskKey, body: bytes) -> Refusal | None:
     """
     Why the answer is refused, or None where it is not Louver's to refuse.
 
+    :param key: the task that it is an answer to.
     :param body: the PATCH's body, as sent.
     :raises LedgerError: where the ledger cannot be asked.
     """
-    key = TaskKey(dag_id, run_id, task_id, map_index)
+    if not _is_louvers(key):
+        # Whatever is the matter with the ledger.
+        return None
     ledger = get_ledger()
     now = SystemClock().now()
     record = ledger.get_task(key)
     if is_pause(record):
-        commands = ledger.list_commands(key.run, task_id=task_id)
+        commands = ledger.list_commands(key.run, task_id=key.task_id)
         refusal = judge_pause(body, [command for command in commands if command.task == key])
         return refusal or guard_park(key, now=now)
     asked = [record for record in ledger.list_approvals(key.run) if record.task == key]
@@ -41,6 +58,15 @@ def judge_answer(*, dag_id: str, run_id: str, task_id: str, map_index: int, body
         return None
     refusal = judge_request(asked, body, now=now)
     return refusal or guard_park(key, now=now)
+
+
+def _is_louvers(key: TaskKey) -> bool:
+    """Whether Airflow's row of the task is one of Louver's; without a row there is nothing to answer."""
+    # Not the scoped session: closing that one would take the request's own objects away.
+    with create_session(scoped=False) as session:
+        row = session.execute(select(TaskInstance.operator).where(*place_of(key))).one_or_none()
+    # A row of before Airflow kept the operator may be anybody's.
+    return row is not None and row.operator in (None, *WITH_STATES)
 
 
 def judge_pause(body: bytes, commands: Sequence[CommandRecord]) -> Refusal | None:

@@ -38,6 +38,8 @@ def build_application() -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        # Nobody is sent elsewhere (semantics section 10): a redirect would lose the body, or the token.
+        redirect_slashes=False,
         # Before anything is read, and before what a single route asks for.
         dependencies=[Depends(get_user), Depends(own_origin)],
         responses=PROBLEMS,

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from louver_provider.api.refusal import Refusal
 
-__all__ = ["App", "Message", "Receive", "Scope", "Send", "has_credentials", "refuse"]
+__all__ = ["App", "Message", "Receive", "Scope", "Send", "refuse"]
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-
-def has_credentials(scope: Mapping[str, Any]) -> bool:
-    """Whether the request shows any; who shows none gets Airflow's 401, and learns nothing from here."""
-    return any(name in (b"authorization", b"cookie") for name, _ in scope["headers"])
 
 
 async def refuse(refusal: Refusal, send: Send) -> None:

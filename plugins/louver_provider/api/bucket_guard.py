@@ -2,7 +2,8 @@
 Refuses a run at the API server, where the person who starts it can still be told.
 
 A root middleware, on the one path by which the web UI and API clients start runs. It decides from the request
-alone, and passes on what it does not understand: Airflow has its own words for that.
+alone, and passes on what it does not understand, and who may not start the run: Airflow has its own words for
+that.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from anyio.to_thread import run_sync
 
 from louver.clock import SystemClock
 from louver.errors import ConfigurationError, ValueRefused
-from louver_provider.api.asgi import App, Message, Receive, Scope, Send, has_credentials, refuse
+from louver_provider.api.asgi import App, Message, Receive, Scope, Send, refuse
+from louver_provider.api.callers import is_allowed
 from louver_provider.api.refusal import Refusal
 from louver_provider.cluster_policies import installed
 
 __all__ = ["BucketGuard", "judge_trigger"]
 
-_TRIGGER = re.compile(r".*/api/v2/dags/(?P<dag_id>[^/]+)/dagRuns/?")
+_TRIGGER = re.compile(r".*/api/v2/dags/(?P<dag_id>[^/]+)/dagRuns/?\n?")
 _MOST = 16 * 1024 * 1024
 """Of a larger body no more is kept; it passes, and the run is looked at when it starts."""
 
@@ -39,7 +41,7 @@ class BucketGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         triggers = scope["type"] == "http" and scope["method"] == "POST" and installed() is not None
         found = _TRIGGER.fullmatch(scope["path"]) if triggers else None
-        if found is None or not has_credentials(scope):
+        if found is None or not await _may_trigger(found["dag_id"], scope):
             await self._app(scope, receive, send)
             return
         messages, whole = await _read(receive)
@@ -51,6 +53,12 @@ class BucketGuard:
                 await refuse(refusal, send)
                 return
         await self._app(scope, _replay(messages, receive), send)
+
+
+async def _may_trigger(dag_id: str, scope: Scope) -> bool:
+    from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+
+    return await is_allowed(scope, "POST", DagAccessEntity.RUN, dag_id=dag_id)
 
 
 def judge_trigger(dag_id: str, body: bytes) -> Refusal | None:

@@ -1,10 +1,10 @@
 """
 Guards the answers to approvals on their way through the API server.
 
-A root middleware, since Airflow has no other place before an answer is recorded. It runs before Airflow has
-authenticated anybody, so it can only refuse; the decision itself is recorded by the resumed task alone.
-What it refuses (semantics sections 6 and 8): anything but exactly one legal option, an answer to another
-request than the pending one, a late answer, and one that comes before the parked process has surely gone.
+A root middleware, since Airflow has no other place before an answer is recorded. It can only refuse, and
+passes on whom Airflow will refuse; the decision itself is recorded by the resumed task alone. What it refuses
+(semantics sections 6 and 8): anything but exactly one legal option, an answer to another request than the
+pending one, a late answer, and one that comes before the parked process has surely gone.
 
 It also mends a fault of Airflow: a task that asks again in the same instance keeps its old subject and body.
 Once Airflow has accepted a question, its row is brought up to what the task has sent.
@@ -20,7 +20,10 @@ from contextlib import asynccontextmanager
 
 from anyio.to_thread import run_sync
 
-from louver_provider.api.asgi import App, Message, Receive, Scope, Send, has_credentials, refuse
+from louver.errors import describe
+from louver.ledger.names import TaskKey
+from louver_provider.api.asgi import App, Message, Receive, Scope, Send, refuse
+from louver_provider.api.callers import is_allowed
 from louver_provider.api.refusal import Refusal
 
 __all__ = ["HitlGuard"]
@@ -29,8 +32,9 @@ log = logging.getLogger(__name__)
 
 _ANSWER = re.compile(
     r".*/api/v2/dags/(?P<dag_id>[^/]+)/dagRuns/(?P<run_id>[^/]+)/taskInstances/(?P<task_id>[^/]+)"
-    r"(?:/(?P<map_index>-?\d+))?/hitlDetails/?"
+    r"/(?P<map_index>[^/]+)/hitlDetails/?\n?"
 )
+"""What Airflow's own route matches: it takes " +0" and "0.0" for 0, and a path may end in a line break."""
 _QUESTION = re.compile(r".*/execution/hitlDetails/(?P<ti_id>[0-9a-fA-F-]{36})/?")
 _MAX_BODY = 1024 * 1024
 _BUSY = Refusal(status=409, detail="Others are answering at this moment; answer again.", retry_after=1)
@@ -50,9 +54,11 @@ class HitlGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             path = scope["path"]
-            answers = scope["method"] == "PATCH" and has_credentials(scope)
-            if answers and (found := _ANSWER.fullmatch(path)):
-                await self._answer(found.groupdict(), scope, receive, send)
+            if scope["method"] == "PATCH" and (found := _ANSWER.fullmatch(path)):
+                if await _may_answer(found["dag_id"], scope):
+                    await self._answer(found.groupdict(), scope, receive, send)
+                else:
+                    await self._app(scope, receive, send)
                 return
             if scope["method"] == "POST" and (asked := _QUESTION.fullmatch(path)):
                 await self._question(asked["ti_id"], scope, receive, send)
@@ -61,7 +67,7 @@ class HitlGuard:
 
     async def _answer(
         self,
-        place: Mapping[str, str | None],
+        place: Mapping[str, str],
         scope: Scope,
         receive: Receive,
         send: Send,
@@ -102,6 +108,12 @@ class HitlGuard:
         await self._app(scope, _replay(body, receive), watch)
 
 
+async def _may_answer(dag_id: str, scope: Scope) -> bool:
+    from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+
+    return await is_allowed(scope, "PUT", DagAccessEntity.HITL_DETAIL, dag_id=dag_id)
+
+
 async def _read(receive: Receive) -> bytes:
     chunks: list[bytes] = []
     size = 0
@@ -132,23 +144,21 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-def _judge(place: Mapping[str, str | None], body: bytes) -> Refusal | None:
+def _judge(place: Mapping[str, str], body: bytes) -> Refusal | None:
     """In a thread: it asks the ledger and Airflow's database."""
     # Loaded here: the plugin is imported by every Airflow process, this only where answers arrive.
-    from louver_provider.api.answers import judge_answer
+    from louver_provider.api.answers import judge_answer, map_index_in
 
-    names = {name: value for name, value in place.items() if value is not None}
+    index = map_index_in(place["map_index"])
+    if index is None:
+        # Airflow has its own words for it.
+        return None
+    key = TaskKey(place["dag_id"], place["run_id"], place["task_id"], index)
     try:
-        return judge_answer(
-            dag_id=names["dag_id"],
-            run_id=names["run_id"],
-            task_id=names["task_id"],
-            map_index=int(names.get("map_index", "-1")),
-            body=body,
-        )
-    except Exception:
+        return judge_answer(key, body)
+    except Exception as error:
         # Closed, not open: without the ledger nobody can tell whether this answer still fits.
-        log.exception("louver: an answer could not be checked")
+        log.error("louver: an answer to %r could not be checked: %s", str(key), describe(error))
         return Refusal(
             status=503, detail="Louver cannot check this answer now; the request stays open", retry_after=5
         )
@@ -159,5 +169,5 @@ def _renew(ti_id: str, body: bytes) -> None:
 
     try:
         renew_question(ti_id, body)
-    except Exception:
-        log.exception("louver: the text of a question could not be brought up to date")
+    except Exception as error:
+        log.error("louver: the text of a question could not be brought up to date: %s", describe(error))

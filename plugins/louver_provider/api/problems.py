@@ -29,7 +29,7 @@ from louver.errors import (
     describe,
 )
 
-__all__ = ["PROBLEMS", "Problem", "handle_problems", "problem"]
+__all__ = ["EVENT_PROBLEMS", "PROBLEMS", "Problem", "handle_problems", "problem"]
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +58,17 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     503: _documented("A database does not answer; try again after `Retry-After` seconds."),
 }
 """What every route may answer, for the OpenAPI document."""
+
+EVENT_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    400: _documented("The body is empty, or no CloudEvent."),
+    409: _documented("An event of this source and id was taken in before, with another payload."),
+    413: _documented("The body is larger than an event may be."),
+    415: _documented("The body is not said to be one event in the JSON format of CloudEvents."),
+    422: _documented("The Dag takes no such event, or its key fits no bucket."),
+    429: _documented("Too many events at once; send it again after `Retry-After` seconds."),
+    503: _documented("The Dag is paused, or a database does not answer; again after `Retry-After` seconds."),
+}
+"""What the route that takes events may answer beside that."""
 
 
 def problem(status: int, detail: str, *, headers: dict[str, str] | None = None) -> JSONResponse:

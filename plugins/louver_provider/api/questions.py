@@ -39,9 +39,13 @@ def renew_question(ti_id: str, body: bytes) -> None:
         key = TaskKey(ti.dag_id, ti.run_id, ti.task_id, ti.map_index)
         if not _asked_by(key, request_id):
             return
-        for name in ("options", "subject", "body", "params"):
-            if getattr(row, name) != sent.get(name):
-                setattr(row, name, sent.get(name))
+        renewed = {name: sent.get(name) for name in ("options", "subject", "body", "defaults", "params")}
+        renewed["multiple"] = bool(sent.get("multiple"))
+        # Whom it is put to is kept as well: who may approve is not who may resume a pause.
+        renewed["assignees"] = sent.get("assigned_users") or []
+        for name, value in renewed.items():
+            if getattr(row, name) != value:
+                setattr(row, name, value)
 
 
 def _asked_by(key: TaskKey, request_id: str) -> bool:

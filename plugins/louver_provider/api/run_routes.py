@@ -57,8 +57,8 @@ def read_results(
             raise _unknown(dag_id, run_id)
         raise HTTPException(
             409,
-            f"Run {run_id} of {dag_id} has no results: none of its steps has begun, and Airflow holds the "
-            f"run for {state}",
+            f"Run {run_id} of {dag_id} has no results: none of its steps has begun; in Airflow the run "
+            f"is {state}",
         )
     try:
         content = results_json(key, ledger, form=form, only=node or ())
@@ -115,8 +115,8 @@ def _control(verb: Verb, key: RunKey, body: ControlBody, actor: str) -> list[Com
         # code of Dag files.
         raise HTTPException(
             409,
-            f"Run {key.run_id} of {key.dag_id} has not begun: no step of it has started, and Airflow holds "
-            f"the run for {state}. Ask again then, or use `airflow louver {verb}` where the Dag files are",
+            f"Run {key.run_id} of {key.dag_id} has not begun: no step of it has started, and in Airflow the "
+            f"run is {state}. Ask again later, or use `airflow louver {verb}` where the Dag files are",
         )
     control = TaskControl(actor=actor, source=Source.API, ledger=ledger)
     with _patience(body.wait_seconds) as timeout:

@@ -10,6 +10,8 @@ no session is opened and none is committed.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from louver.errors import ValueRefused
@@ -18,15 +20,37 @@ from louver_provider.own_acts import BUCKET_KEY_REFUSED, BUCKET_NOT_OWNED
 
 __all__ = ["run_started"]
 
-# Pools that this process has seen in the table; it does not look for them again.
-_SEEN_POOLS: set[str] = set()
+_TRUSTED = timedelta(seconds=30)
+"""For so long a pool that was seen is not looked for again: somebody may delete it at any time."""
 
 
-def run_started(router: BucketRouter, run: Any) -> None:
+@dataclass(slots=True)
+class _Seen:
+    """
+    The pools that this process has seen in the table.
+
+    :param at: when it last looked.
+    """
+
+    pools: frozenset[str] = frozenset()
+    at: datetime | None = None
+
+    def has(self, pool: str, *, now: datetime) -> bool:
+        """Whether it was there a moment ago."""
+        # A clock that was set back makes it no younger.
+        fresh = self.at is not None and timedelta(0) <= now - self.at < _TRUSTED
+        return fresh and pool in self.pools
+
+
+_SEEN = _Seen()
+
+
+def run_started(router: BucketRouter, run: Any, *, now: datetime) -> None:
     """
     Look after a run that begins to run.
 
     :param run: a ``DagRun`` in a session.
+    :param now: aware.
     """
     from sqlalchemy.orm import object_session
 
@@ -41,14 +65,19 @@ def run_started(router: BucketRouter, run: Any) -> None:
     if route is None:
         return
     if router.settings.provision:
-        _provide(session, router, route)
+        _provide(session, router, route, now=now)
     if router.settings.owners and route.queue is None:
         _audit(session, run, BUCKET_NOT_OWNED, {"bucket": route.bucket})
 
 
-def _provide(session: Any, router: BucketRouter, route: Route) -> None:
-    """A task in a pool that does not exist waits for ever (case A01)."""
-    if route.pool in _SEEN_POOLS:
+def _provide(session: Any, router: BucketRouter, route: Route, *, now: datetime) -> None:
+    """
+    A task in a pool that does not exist waits for ever (case A01).
+
+    There is no pool to fall back to: this one is made in the transaction in which the run begins to run, and
+    one that is deleted later is made again by the reconciler.
+    """
+    if _SEEN.has(route.pool, now=now):
         return
     from airflow.models.pool import Pool
     from sqlalchemy import select
@@ -56,11 +85,12 @@ def _provide(session: Any, router: BucketRouter, route: Route) -> None:
     from louver_provider.buckets.pools import make_pools
 
     names = [one.pool for one in router.routes]
-    _SEEN_POOLS.update(session.scalars(select(Pool.pool).where(Pool.pool.in_(names))))
-    if route.pool not in _SEEN_POOLS:
+    _SEEN.pools = frozenset(session.scalars(select(Pool.pool).where(Pool.pool.in_(names))))
+    _SEEN.at = now
+    if route.pool not in _SEEN.pools:
         # What is made is not remembered: it is gone again if the scheduler rolls back.
         slots = router.settings.slots
-        missing = [one.bucket for one in router.routes if one.pool not in _SEEN_POOLS]
+        missing = [one.bucket for one in router.routes if one.pool not in _SEEN.pools]
         make_pools(session, {bucket: slots.of(bucket) for bucket in missing})
 
 

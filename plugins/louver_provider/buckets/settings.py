@@ -46,7 +46,7 @@ class BucketSettings:
     :param owners: which node owns which; may be none.
     :param slots: of each bucket's pool.
     :param override_pools: whether tasks that name a pool of their own are routed too.
-    :param provision: whether the scheduler makes missing pools when it starts, or finds one missing.
+    :param provision: whether missing pools are made, by the scheduler and by the reconciler.
     """
 
     policy: BucketPolicy

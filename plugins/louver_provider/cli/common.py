@@ -115,7 +115,7 @@ def named(text: str | None, kind: type[E], *, option: str) -> tuple[E, ...]:
     known = {str(member): member for member in kind}
     for name in names:
         if name not in known:
-            fail(f"{option} {name!r} is none; there are {', '.join(known)}", BAD_USAGE)
+            fail(f"{option}: {name!r} is not known; choose from {', '.join(known)}", BAD_USAGE)
     return tuple(known[name] for name in names)
 
 

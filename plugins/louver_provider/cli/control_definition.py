@@ -1,8 +1,16 @@
-"""Declarations of the commands that control tasks: pause, resume, stop."""
+"""Declarations of the commands that control tasks: pause, resume, stop, and emptying what they have saved."""
 
 from __future__ import annotations
 
-from airflow.cli.cli_config import ARG_OUTPUT, ARG_VERBOSE, ActionCommand, Arg, lazy_load_command
+from airflow.cli.cli_config import (
+    ARG_OUTPUT,
+    ARG_VERBOSE,
+    ActionCommand,
+    Arg,
+    CLICommand,
+    GroupCommand,
+    lazy_load_command,
+)
 
 __all__ = ["control_commands"]
 
@@ -21,6 +29,7 @@ _BECAME = (
 
 _RUN = Arg(("run_id",), help="The run's id, as Airflow shows it.")
 _TASK = Arg(("task_id",), help="Only this step; by default all unfinished ones.", nargs="?")
+_STEP = Arg(("task_id",), help="The step.")
 _MAP_INDEX = Arg(("--map-index",), help="Only this index of a mapped step.", type=int, metavar="N")
 _DAG = Arg(("--dag-id",), help="The Dag, where several have a run of this id.", metavar="DAG_ID")
 _REASON = Arg(
@@ -37,6 +46,8 @@ _TIMEOUT = Arg(
     default=60.0,
     metavar="S",
 )
+_DRY_RUN = Arg(("--dry-run",), help="Show under which names it has saved something.", action="store_true")
+_YES = Arg(("--yes",), help="Remove it.", action="store_true")
 _WAIT = Arg(
     ("--wait",),
     help="Wait, within --timeout, until each task has stopped; otherwise only until a parked one is woken.",
@@ -46,8 +57,8 @@ _WAIT = Arg(
 _ARGS = (_RUN, _TASK, _MAP_INDEX, _DAG, _REASON, _TIMEOUT, ARG_OUTPUT, ARG_VERBOSE)
 
 
-def control_commands() -> tuple[ActionCommand, ...]:
-    """The three of them."""
+def control_commands() -> tuple[CLICommand, ...]:
+    """All of them."""
     return (
         ActionCommand(
             name="pause",
@@ -78,5 +89,23 @@ def control_commands() -> tuple[ActionCommand, ...]:
             func=lazy_load_command("louver_provider.cli.control_commands.stop"),
             args=(*_ARGS[:-2], _WAIT, *_ARGS[-2:]),
             epilog=_EXIT_CODES,
+        ),
+        GroupCommand(
+            name="checkpoints",
+            help="What a step has saved to go on from",
+            subcommands=(
+                ActionCommand(
+                    name="reset",
+                    help="Let a step begin anew at its next start, without a state",
+                    description="Removes what the step has saved since it was last cleared, so that the "
+                    "ctx.restore() of its next process returns the default: for a state that a retry cannot "
+                    "go on from. A process that is at work is left alone and may save again; pause or stop "
+                    "it first. "
+                    "Results and effects stay as they are. A step that is over is cleared instead.",
+                    func=lazy_load_command("louver_provider.cli.checkpoint_commands.checkpoints_reset"),
+                    args=(_RUN, _STEP, _MAP_INDEX, _DAG, _DRY_RUN, _YES, ARG_OUTPUT, ARG_VERBOSE),
+                    epilog="Exit codes: 0 done; 1 the command failed; 2 bad usage.",
+                ),
+            ),
         ),
     )

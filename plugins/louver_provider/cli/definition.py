@@ -27,10 +27,7 @@ from louver_provider.cli.workflow_definition import workflow_commands
 
 __all__ = ["get_louver_cli_commands"]
 
-_EXIT_CODES = (
-    "Exit codes: 0 done; 1 the command failed; 2 bad usage; 3 the command worked, but the run it is about "
-    "has ended without success."
-)
+_EXIT_CODES = "Exit codes: 0 done; 1 the command failed; 2 bad usage."
 
 ARG_RUN = Arg(("run_id",), help="The run's id, as Airflow shows it.")
 ARG_TASK = Arg(("task_id",), help="Only this step.", nargs="?")
@@ -122,7 +119,7 @@ def get_louver_cli_commands() -> list[CLICommand]:
             "whether Airflow has paused the Dag; effects and approvals. Ids, hashes and states only.",
             func=_body("status", module="status_command"),
             args=(ARG_RUN, ARG_DAG_OPTION, ARG_WATCH, ARG_OUTPUT, ARG_VERBOSE),
-            epilog=_EXIT_CODES,
+            epilog=f"{_EXIT_CODES[:-1]}; 3 the command worked, but the run has ended without success.",
         ),
         ActionCommand(
             name="history",

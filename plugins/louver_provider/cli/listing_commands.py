@@ -7,14 +7,13 @@ from collections.abc import Iterable
 
 from airflow.utils.net import get_hostname
 
-from louver.buckets.policy import pool_name
 from louver.clock import SystemClock
 from louver.ledger.contract import Ledger
 from louver.ledger.names import EffectState
 from louver.ledger.records import EffectRecord, RunRecord
 from louver.states import TaskState
 from louver_provider.buckets.settings import require_bucket_settings
-from louver_provider.buckets.usage import runs_in_pools
+from louver_provider.buckets.usage import in_buckets
 from louver_provider.cli.common import BAD_USAGE, fail, find_run, louver_command, named, show
 from louver_provider.cli.listings import (
     LIVE,
@@ -25,6 +24,7 @@ from louver_provider.cli.listings import (
     waiting_rows,
 )
 from louver_provider.hooks.ledger import get_ledger
+from louver_provider.tagged_dags import dags_with_tags
 
 __all__ = ["approvals", "compensations_list", "effects_list", "ps"]
 
@@ -41,13 +41,15 @@ def ps(args: Namespace) -> None:
     ledger = get_ledger()
     runs: Iterable[list[RunRecord]] = runs_of(ledger, states=() if everywhere else LIVE, dag_id=args.dag_id)
     if args.bucket is not None or args.mine:
-        inside = runs_in_pools(_pools_meant(args))
-        runs = ([run for run in page if run.key in inside] for page in runs)
+        runs = in_buckets(runs, _buckets_meant(args))
+    if args.tag:
+        tagged = dags_with_tags(args.tag)
+        runs = ([run for run in page if run.dag_id in tagged] for page in runs)
     show(args, list(task_rows(ledger, runs, states=states, now=SystemClock().now())))
 
 
-def _pools_meant(args: Namespace) -> list[str]:
-    """The pools of the buckets that ``--bucket`` and ``--mine`` mean."""
+def _buckets_meant(args: Namespace) -> set[int]:
+    """The buckets that ``--bucket`` and ``--mine`` mean."""
     settings = require_bucket_settings()
     meant = set(range(settings.policy.most))
     if args.bucket is not None:
@@ -60,7 +62,7 @@ def _pools_meant(args: Namespace) -> list[str]:
             owners = settings.owners or "nobody"
             fail(f"this node, {node}, owns no buckets; [louver] bucket_owners names {owners}")
         meant &= set(settings.owners.buckets_of(node))
-    return [pool_name(bucket) for bucket in sorted(meant)]
+    return meant
 
 
 @louver_command

@@ -41,6 +41,12 @@ _MINE = Arg(
     help="Only tasks of runs in buckets that this node owns: [louver] bucket_owners, by its host name.",
     action="store_true",
 )
+_TAG = Arg(
+    ("--tag",),
+    help="Only tasks of Dags with this tag; given several times, with all of them.",
+    metavar="TAG",
+    action="append",
+)
 _TASK_STATES = Arg(("--state",), help="Only these states, as running,paused.", metavar="STATE,...")
 _EFFECT_STATES = Arg(("--state",), help="Only these states, as unknown,undo_failed.", metavar="STATE,...")
 _KEPT = (
@@ -74,7 +80,7 @@ def listing_commands() -> tuple[CLICommand, ...]:
             "something before it began: its state since when, its last sign of life, how far it is, commands "
             "that nobody has carried out yet, and whether it waits for an approval or a resume.",
             func=_body("ps"),
-            args=(_ALL_TASKS, _DAG, _TASK_STATES, _BUCKET, _MINE, ARG_OUTPUT, ARG_VERBOSE),
+            args=(_ALL_TASKS, _DAG, _TASK_STATES, _BUCKET, _MINE, _TAG, ARG_OUTPUT, ARG_VERBOSE),
             epilog=_EXIT_CODES,
         ),
         ActionCommand(

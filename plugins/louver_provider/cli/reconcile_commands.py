@@ -19,6 +19,7 @@ from louver_provider.cli.common import BAD_USAGE, FAILED, fail, louver_command, 
 from louver_provider.hooks.ledger import get_ledger
 from louver_provider.reconciler.carrying import name_of, place_of
 from louver_provider.reconciler.keeper import PARENT, end_with_parent, is_orphan
+from louver_provider.reconciler.pools import MakePool
 from louver_provider.reconciler.rounds import Outcome
 from louver_provider.reconciler.service import Reconciler, Service, until_told
 from louver_provider.settings import load_settings
@@ -79,6 +80,8 @@ def outcome_row(outcome: Outcome) -> dict[str, Any]:
         to = str(repair.changes[-1].to)
     elif isinstance(repair, SetRunState | CloseRun):
         to = str(repair.state)
+    elif isinstance(repair, MakePool):
+        to = repair.pool
     return {
         "dag_id": dag_id,
         "run_id": run_id,

@@ -14,7 +14,7 @@ from louver.clock import Clock
 from louver.cloudevents import parse_event, run_id_for
 from louver.errors import ConfigurationError, require_aware
 from louver_provider.client.connection import login_of
-from louver_provider.client.errors import DagPaused, NotFound, Refused, SubmitConflict
+from louver_provider.client.errors import DagPaused, NotFound, Refused, ServerError, SubmitConflict
 from louver_provider.client.handle import RunHandle, dag_path
 from louver_provider.client.wire import Wire, reading
 
@@ -228,6 +228,7 @@ class Louver:
                 f"/louver/v1{dag_path(dag_id)}/events",
                 content=raw,
                 content_type="application/cloudevents+json",
+                params={"while_paused": "true"} if while_paused else None,
                 # By its source and id.
                 repeatable=True,
                 about=f"submit of an event to {dag_id}",
@@ -236,6 +237,11 @@ class Louver:
             if refused.status != 409:
                 raise
             raise SubmitConflict(str(refused), run_id=None) from None
+        except ServerError as failed:
+            # It was paused after it was looked at.
+            if failed.status == 503 and not while_paused and self._is_paused(dag_id):
+                return self._found(dag_id, name, None, None, paused=True)
+            raise
         with reading(f"submit of an event to {dag_id}"):
             return self.run(dag_id, taken["run_id"])
 

@@ -27,12 +27,13 @@ from airflow.sdk.bases.decorator import task_decorator_factory
 from louver.errors import DefinitionError
 from louver.marks import StepMark, mark_of
 from louver.node_checks import ON_FAILURE, check_choice
+from louver.plain_functions import why_not_plain
 from louver.policies import RetryPolicy
 from louver.resources import resources_in
 from louver.task_paths import undo_path
-from louver_provider.operators.base import retry_arguments
+from louver_provider.operators.base import decided_arguments
 from louver_provider.operators.step_task import StepTaskOperator
-from louver_provider.task_arguments import refuse_decided
+from louver_provider.task_arguments import OF_PLAIN_DAGS, refuse_decided
 
 __all__ = ["step_task"]
 
@@ -71,28 +72,24 @@ def _decorated(function: Any, multiple_outputs: bool, arguments: Mapping[str, An
     if not inspect.isfunction(function):
         raise DefinitionError("@task.step decorates a function; write its arguments by name")
     name = str(arguments.get("task_id", function.__name__))
-    refuse_decided([one for one in arguments if one not in ("task_id", "dag", "trigger_rule")], node=name)
+    refuse_decided([one for one in arguments if one not in OF_PLAIN_DAGS], node=name)
     for option, why in _NOT_HERE.items():
         if option in arguments:
             raise DefinitionError(f"{option} cannot be given: {why}", node=name)
-    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-        raise DefinitionError(
-            "is an async or a generator function; a step returns its result: call asyncio.run inside of it",
-            node=name,
-            attribute="task",
-        )
+    if (why := why_not_plain(function)) is not None:
+        raise DefinitionError(f"{function.__name__} {why}", node=name, attribute="task")
     own = StepMark(**{key: value for key, value in arguments.items() if key in _OPTIONS})
     mark = _resolved(own, mark_of(function), node=name)
     settings = {key: value for key, value in arguments.items() if key not in _OPTIONS}
     # Of a mapped task the scheduler knows no more than what is said here.
-    settings |= retry_arguments(mark.retry or RetryPolicy())
+    decided = decided_arguments(mark.retry or RetryPolicy())
+    settings |= {**decided, "multiple_outputs": multiple_outputs}
     if mark.queue is not None:
         settings["queue"] = mark.queue
     if mark.priority is not None:
         settings["priority_weight"] = mark.priority
     return task_decorator_factory(
         without_ctx(function),
-        multiple_outputs=multiple_outputs,
         decorated_operator_class=StepTaskOperator,
         step=mark,
         **settings,

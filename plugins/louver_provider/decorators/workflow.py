@@ -28,7 +28,7 @@ from louver.builder import WorkflowTemplate
 from louver.cloudevents import EventProfile
 from louver.errors import ConfigurationError, DefinitionError
 from louver.marks import StepMark
-from louver.policies import RetryPolicy
+from louver.policies import CompensationPolicy, RetryPolicy
 from louver.timeouts import Timeouts
 from louver_provider.buckets.declared import tag_of
 from louver_provider.dag_builder import build_dag
@@ -135,6 +135,7 @@ def workflow(
     resources: Mapping[str, int] | None = None,
     aggregation: str = "skip_downstream",
     on_change: str = "fail",
+    compensation: CompensationPolicy | None = None,
     event_type: str | None = None,
     profile: EventProfile | None = None,
     task_arguments: TaskArguments | None = None,
@@ -165,6 +166,7 @@ def workflow(
             ),
             aggregation=aggregation,
             on_change=on_change,
+            compensation=compensation,
             event_type=event_type,
             task_arguments=task_arguments,
             profile=profile,

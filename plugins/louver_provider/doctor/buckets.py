@@ -17,6 +17,7 @@ from louver_provider.buckets.pools import Change, FoundPool, plan_pools
 from louver_provider.buckets.routes import DEFAULT_POOL
 from louver_provider.buckets.settings import BucketSettings
 from louver_provider.doctor.findings import Finding, some
+from louver_provider.doctor.known_dags import known_dags
 
 __all__ = [
     "Waiting",
@@ -73,12 +74,10 @@ def large_tasks(settings: BucketSettings) -> dict[str, int]:
 
     :returns: slots by ``dag task``.
     """
-    from airflow.models.serialized_dag import SerializedDagModel
-
     least = smallest(settings)
     return {
         f"{dag.dag_id} {task.task_id}": task.pool_slots
-        for dag in SerializedDagModel.read_all_dags().values()
+        for dag in known_dags()
         if settings.keys.of(dag.dag_id, declared_by(dag.tags)).leads_somewhere
         for task in dag.task_dict.values()
         if task.pool_slots > least and (settings.override_pools or task.pool == DEFAULT_POOL)

@@ -136,7 +136,7 @@ def check_settings(own: Report, reports: Sequence[Report]) -> Iterator[Finding]:
     for name in sorted(unreadable):
         found = True
         yield Finding.error(
-            "settings", f"{name} cannot be used here", mend="the check named options says why"
+            "settings", f"{name} cannot be used here", mend="the checks named options and ledger say why"
         )
     if not found and reports:
         yield Finding.fine("settings", f"{len(reports)} components have the settings of this command")

@@ -68,9 +68,15 @@ def examine(*, clock: Clock | None = None) -> Iterator[Finding]:
 
         yield from check_resources(now=now)
 
+    def compensation() -> Iterator[Finding]:
+        from louver_provider.doctor.rescue import check_rescue
+
+        yield from check_rescue()
+
     yield from _safely("components", components, mend=_DATABASE)
     yield from _safely("buckets", buckets, mend=_DATABASE)
     yield from _safely("resources", resources, mend=_DATABASE)
+    yield from _safely("compensation", compensation, mend=_DATABASE)
 
 
 def _safely(check: str, look: Callable[[], Iterator[Finding]], *, mend: str) -> Iterator[Finding]:
@@ -91,6 +97,14 @@ def _check_options() -> Iterator[Finding]:
 def _check_ledger() -> Iterator[Finding]:
     from louver_provider.hooks.ledger import get_ledger
 
-    ledger = get_ledger()
+    try:
+        ledger = get_ledger()
+    except ImportError as missing:
+        yield Finding.error(
+            "ledger",
+            f"what the ledger's database needs is missing: {missing.name or 'its driver'} cannot be imported",
+            mend="install it in the environment of every component; for Postgres pip install psycopg2-binary",
+        )
+        return
     counted = ledger.count_states()
     yield Finding.fine("ledger", f"the ledger answers; it holds {sum(counted.runs.values())} runs")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from airflow.configuration import conf
 
-__all__ = ["in_one_place", "served_queues"]
+__all__ = ["in_one_place", "queues_in", "served_queues"]
 
 _TIMEOUT = 2.0
 
@@ -23,10 +26,20 @@ def served_queues() -> set[str] | None:
         return None
     try:
         # Asks all workers over the broker; who does not answer within the time is taken for gone.
-        answers = app.control.inspect(timeout=_TIMEOUT).active_queues() or {}
+        answers = app.control.inspect(timeout=_TIMEOUT).active_queues()
     except Exception:
         return None
-    return {queue["name"] for queues in answers.values() for queue in queues}
+    return queues_in(answers or {})
+
+
+def queues_in(answers: Mapping[str, Any]) -> set[str]:
+    """
+    The names in what Celery's workers answer.
+
+    :param answers: by worker, a list of queues; of one that could not say, something else.
+    """
+    told = [queues for queues in answers.values() if isinstance(queues, list)]
+    return {queue["name"] for queues in told for queue in queues}
 
 
 def in_one_place() -> bool:

@@ -20,7 +20,7 @@ from airflow.utils.net import get_hostname
 
 from louver import __version__
 from louver.clock import SystemClock
-from louver.errors import LouverError, describe
+from louver.errors import ConfigurationError, LouverError, describe
 
 __all__ = ["EVENT", "Report", "fingerprints", "own_report", "read_reports", "write_report"]
 
@@ -160,11 +160,16 @@ def _of(read: Callable[[], str]) -> str:
 
 def _ledger() -> str:
     from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
 
     from louver_provider.settings import load_settings
 
     # Without the password: the hash of a short one could be guessed.
-    url = make_url(load_settings().ledger_url)
+    try:
+        url = make_url(load_settings().ledger_url)
+    except (ArgumentError, ValueError):
+        # Its text may hold the password.
+        raise ConfigurationError("[louver] ledger_url cannot be read") from None
     return f"{url.get_backend_name()} {url.host} {url.port} {url.database}"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow.listeners import hookimpl
 
+from louver.clock import SystemClock
 from louver.errors import describe
 
 __all__ = ["on_dag_run_running"]
@@ -25,6 +26,6 @@ def on_dag_run_running(dag_run: Any) -> None:
             return
         from louver_provider.buckets.runs import run_started
 
-        run_started(router, dag_run)
+        run_started(router, dag_run, now=SystemClock().now())
     except Exception as error:
         log.error("louver: the bucket of a run could not be looked after: %s", describe(error))

@@ -15,12 +15,12 @@ from louver.errors import LedgerError
 from louver.ledger.contract import Ledger
 from louver.ledger.names import RunKey, TaskKey
 from louver.ledger.requests import RunStart
-from louver.policies import INFRASTRUCTURE_BUDGET
 from louver.ports import Interrupted
 from louver_provider.current import remember_step
 from louver_provider.hooks.ledger import get_ledger
+from louver_provider.operators.base import decided_arguments
 from louver_provider.reconciler.rescue import rescue_target
-from louver_provider.runtime import LouverRetryPolicy, StepProcess
+from louver_provider.runtime import StepProcess
 
 __all__ = ["RescueOperator"]
 
@@ -38,13 +38,7 @@ class RescueOperator(BaseOperator):
     ui_color = "#f3d3cf"
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(
-            task_id=COMPENSATE,
-            retries=CLOSING_RETRY.max_attempts - 1 + INFRASTRUCTURE_BUDGET,
-            retry_delay=CLOSING_RETRY.delay,
-            retry_policy=LouverRetryPolicy(),
-            **kwargs,
-        )
+        super().__init__(task_id=COMPENSATE, **{**decided_arguments(CLOSING_RETRY), **kwargs})
 
     def on_kill(self) -> None:
         """Airflow's hook on SIGTERM; see :class:`~louver_provider.operators.base.LouverOperator`."""

@@ -18,11 +18,12 @@ from louver.parked import ParkAnswer
 from louver.ports import StepRuntime
 from louver.steps import StepCalls
 from louver_provider.airflow_states import cancel_others, settle_for_rules
-from louver_provider.operators.base import LouverOperator, retry_arguments
+from louver_provider.operators.base import LouverOperator, decided_arguments
+from louver_provider.operators.pushed import call_that_fits
 from louver_provider.run_times import run_times
 from louver_provider.runtime import StepProcess, answer_from_event
 
-__all__ = ["ApprovalOperator", "StepOperator", "node_arguments"]
+__all__ = ["ApprovalStepOperator", "StepOperator", "node_arguments"]
 
 
 # A join waits until everything upstream is settled; whether it then runs, the step's process decides by the
@@ -36,7 +37,7 @@ _TRIGGER_RULES = {
 
 def node_arguments(node: Node) -> dict[str, Any]:
     """What Airflow is told of a node: its scheduler needs it before any process of the step begins."""
-    arguments = {**retry_arguments(node.retry), "trigger_rule": _TRIGGER_RULES[node.join]}
+    arguments = {**decided_arguments(node.retry), "trigger_rule": _TRIGGER_RULES[node.join]}
     if isinstance(node, Step):
         arguments["priority_weight"] = node.priority
         if node.queue:
@@ -111,16 +112,15 @@ class StepOperator(LouverOperator):
             unsettled=lambda: settle_for_rules(ti, process),
             max_items=conf.getint("core", "max_map_length"),
         )
+        call = calls.node(self.node_name, key=process.key, claim=process.claim, answer=answer)
         try:
-            return process.live(
-                calls.node(self.node_name, key=process.key, claim=process.claim, answer=answer)
-            )
+            return process.live(call_that_fits(call, ti))
         except AirflowFailException:
             cancel_others(ti, process)
             raise
 
 
-class ApprovalOperator(StepOperator):
+class ApprovalStepOperator(StepOperator):
     """
     Asks a person, and waits without a slot and without a triggerer.
 

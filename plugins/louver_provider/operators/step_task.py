@@ -19,9 +19,11 @@ from louver.parked import ParkAnswer
 from louver.policies import RetryPolicy
 from louver.ports import Interrupted, StepRuntime
 from louver.steps import StepCalls
-from louver_provider.operators.base import retry_arguments
+from louver_provider.operators.base import decided_arguments
+from louver_provider.operators.pushed import call_that_fits
 from louver_provider.plain_dags import step_form, workflow_of
 from louver_provider.runtime import StepProcess, answer_from_event
+from louver_provider.task_arguments import refuse_changed
 
 __all__ = ["StepTaskOperator"]
 
@@ -40,14 +42,9 @@ class StepTaskOperator(DecoratedOperator):
 
     def __init__(self, *, python_callable: Callable[..., Any], step: StepMark, **kwargs: Any) -> None:
         self.step = step
-        decided = retry_arguments(step.retry or RetryPolicy())
+        decided = decided_arguments(step.retry or RetryPolicy())
+        refuse_changed(kwargs, decided, node=str(kwargs.get("task_id")))
         super().__init__(python_callable=python_callable, **{**decided, **kwargs})
-        if (self.retries, type(self.retry_policy)) != (decided["retries"], type(decided["retry_policy"])):
-            raise DefinitionError(
-                "retries cannot be given: how often and when a step is tried again, its retry says",
-                node=self.task_id,
-                attribute="retry",
-            )
         if not getattr(self, "_BaseOperator__from_mapped", False):
             # What can be seen here is an error at the line that is wrong.
             step_form(self)
@@ -102,7 +99,8 @@ class StepTaskOperator(DecoratedOperator):
             params=lambda runtime: {},
             arguments=lambda runtime: self._arguments(runtime),
         )
-        return process.live(calls.node(self.task_id, key=process.key, claim=process.claim, answer=answer))
+        call = calls.node(self.task_id, key=process.key, claim=process.claim, answer=answer)
+        return process.live(call_that_fits(call, context["ti"]))
 
     def _arguments(self, runtime: StepRuntime) -> dict[str, Any]:
         """What Airflow has filled in, by parameter."""

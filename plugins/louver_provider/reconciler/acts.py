@@ -36,6 +36,7 @@ from louver_provider.airflow_states import shown_by
 from louver_provider.own_acts import Answer, note_answer, note_state
 from louver_provider.parks import guard_park, place_of
 from louver_provider.reconciler.rescue import RESCUE_DAG, rescue_conf, rescue_prefix
+from louver_provider.triggering import why_not_started
 
 __all__ = ["NOT_DONE", "end_task", "start_rescue", "wake_expired"]
 
@@ -165,10 +166,11 @@ def start_rescue(repair: Compensate) -> str | None:
     :returns: why it was not done; None where it was.
     """
     run = repair.run.key
+    run_id = f"{rescue_prefix(run)}{repair.number}"
     try:
         trigger_dag(
             dag_id=RESCUE_DAG,
-            run_id=f"{rescue_prefix(run)}{repair.number}",
+            run_id=run_id,
             conf=rescue_conf(run, number=repair.number, outstanding=repair.outstanding),
             triggered_by=DagRunTriggeredByType.CLI,
             note=f"Compensates run {run.run_id} of {run.dag_id}.",
@@ -180,4 +182,6 @@ def start_rescue(repair: Compensate) -> str | None:
             f"there is no Dag {RESCUE_DAG}: a file in the Dags folder has to call "
             "louver_provider.dags.compensation_dag()"
         )
+    except ValueError as refused:
+        return f"Airflow does not start {RESCUE_DAG}: {why_not_started(RESCUE_DAG, run_id, refused)}"
     return None

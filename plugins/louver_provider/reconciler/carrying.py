@@ -40,6 +40,7 @@ from louver.repairs import (
 from louver.states import Source
 from louver_provider.delivery import wake
 from louver_provider.reconciler.acts import NOT_DONE, end_task, start_rescue, wake_expired
+from louver_provider.reconciler.pools import MakePool, make_pool
 
 __all__ = ["Carrying", "in_words", "name_of", "place_of"]
 
@@ -48,7 +49,7 @@ log = logging.getLogger(__name__)
 _CLAIM = timedelta(seconds=60)
 
 
-def name_of(repair: Repair) -> str:
+def name_of(repair: Repair | MakePool) -> str:
     """What kind of repair it is, in a stable word."""
     return _NAMES[type(repair)]
 
@@ -65,11 +66,14 @@ _NAMES = {
     SetRunState: "set_run_state",
     CloseRun: "close_run",
     Compensate: "compensate",
+    MakePool: "make_pool",
 }
 
 
-def place_of(repair: Repair) -> tuple[str, str, str | None, int]:
-    """Dag, run, task and map index that it is about; no task where it is about the run."""
+def place_of(repair: Repair | MakePool) -> tuple[str | None, str | None, str | None, int]:
+    """Dag, run, task and map index that it is about; no task where it is about a run, and none of a pool."""
+    if isinstance(repair, MakePool):
+        return None, None, None, -1
     if isinstance(repair, SetRunState | CloseRun):
         return repair.run.dag_id, repair.run.run_id, None, -1
     if isinstance(repair, Compensate):
@@ -78,8 +82,10 @@ def place_of(repair: Repair) -> tuple[str, str, str | None, int]:
     return task.dag_id, task.run_id, task.task_id, task.map_index
 
 
-def in_words(repair: Repair) -> str:
+def in_words(repair: Repair | MakePool) -> str:
     """Its place, for people."""
+    if isinstance(repair, MakePool):
+        return repair.pool
     dag_id, run_id, task_id, map_index = place_of(repair)
     index = f"[{map_index}]" if map_index >= 0 else ""
     return "/".join(part for part in (dag_id, run_id, task_id) if part is not None) + index
@@ -99,7 +105,7 @@ class Carrying:
         self._process = process
         self._deployed = deployed
 
-    def __call__(self, repair: Repair, start: RunStart | None) -> str | None:
+    def __call__(self, repair: Repair | MakePool, start: RunStart | None) -> str | None:
         """
         Carry it out.
 
@@ -126,7 +132,7 @@ class Carrying:
         return why_not
 
     @singledispatchmethod
-    def _do(self, repair: Repair) -> str | None:
+    def _do(self, repair: Repair | MakePool) -> str | None:
         raise TypeError(f"{type(repair).__name__} is no repair")
 
     @_do.register
@@ -233,8 +239,13 @@ class Carrying:
     def _compensate(self, repair: Compensate) -> str | None:
         return start_rescue(repair)
 
+    @_do.register
+    def _make_pool(self, repair: MakePool) -> str | None:
+        make_pool(repair)
+        return None
 
-def _tell(repair: Repair) -> None:
+
+def _tell(repair: Repair | MakePool) -> None:
     what = in_words(repair)
     if isinstance(repair, Mark):
         what += f" {' -> '.join(str(change.to) for change in repair.changes)}"

@@ -33,7 +33,7 @@ def rescue_conf(run: RunKey, *, number: int, outstanding: str) -> dict[str, Any]
 
 def rescue_target(conf: Mapping[str, Any]) -> tuple[RunKey, int]:
     """
-    Which run it is to compensate, and the how manieth it is for that run.
+    Which run it is to compensate, and which of that run's rescues it is, counted from 1.
 
     :raises ConfigurationError: where it was started by hand, with something else.
     """

@@ -32,7 +32,7 @@ from louver.ledger.survey_contract import Survey
 from louver.node_states import states_by_node
 from louver.nodes import Node
 from louver.ports import Liveness
-from louver.reconcile import Patience, TaskFacts, decide_task, state_after
+from louver.reconcile import Patience, TaskFacts, close_of_whole_step, decide_task, state_after
 from louver.reconcile_runs import Undoing, decide_run
 from louver.repairs import Chain, Repair
 from louver.results import RunResults
@@ -41,6 +41,7 @@ from louver.states import RunState, TaskState
 from louver.steps import run_start
 from louver.timeouts import running_time
 from louver_provider.reconciler.others import behind_others_by_rows
+from louver_provider.reconciler.pools import MakePool
 from louver_provider.reconciler.sights import (
     RunSeen,
     read_answered,
@@ -67,12 +68,12 @@ class Outcome:
     :param why_not: where it was not done.
     """
 
-    repair: Repair
+    repair: Repair | MakePool
     done: bool | None
     why_not: str | None = None
 
 
-Carrier = Callable[[Repair, "RunStart | None"], str | None]
+Carrier = Callable[["Repair | MakePool", "RunStart | None"], str | None]
 """Carries a repair out; returns why it did not come about. Gets the start of a run that is not open yet."""
 
 
@@ -280,6 +281,8 @@ class Round:
                     yield outcome
         if run.record is not None and whole:
             yield from self._fail_fast(run, parts)
+            for chain in _of_whole_steps(run, nodes, parts, states):
+                yield from self._do(chain, None)
             yield from self._repair_run(run, run.record, states_by_node(run.definition, states))
 
     def _fail_fast(self, run: _Run, parts: _Parts) -> Iterator[Outcome]:
@@ -354,6 +357,20 @@ class Round:
             yield Outcome(repair=repair, done=why_not is None, why_not=why_not)
             if why_not is not None:
                 return
+
+
+def _of_whole_steps(
+    run: _Run, nodes: Iterable[Node], parts: _Parts, states: Mapping[TaskKey, TaskState]
+) -> Iterator[Chain]:
+    """Commands that were given to mapped steps before they had indexes, which they have now."""
+    for node in nodes:
+        whole = TaskKey(run.key.dag_id, run.key.run_id, node.name)
+        commands = parts.commands.get(whole, ()) if node.mapped else ()
+        if commands:
+            seen = {replace(whole, map_index=index) for name, index in run.seen.tasks if name == node.name}
+            indexes = [key for key in {*seen, *run.tasks} if key.task_id == node.name and key.map_index >= 0]
+            if indexes:
+                yield from close_of_whole_step(commands, [states.get(key) for key in indexes])
 
 
 def _explained(

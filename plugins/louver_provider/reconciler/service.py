@@ -14,20 +14,22 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import chain
 
 from airflow.models.dagbag import DBDagBag
 from sqlalchemy.exc import SQLAlchemyError
 
 from louver.clock import Clock, SystemClock
-from louver.errors import LouverError
+from louver.errors import ConfigurationError, LouverError
 from louver.ledger.contract import Ledger
 from louver.ledger.names import RunKey
 from louver.ledger.records import LeaseRecord
 from louver.liveness import LocalProcesses
 from louver.reconcile import Patience
 from louver_provider.hooks.ledger import get_ledger
-from louver_provider.reconciler.carrying import Carrying, in_words, name_of, place_of
+from louver_provider.reconciler.carrying import Carrying, in_words, name_of
 from louver_provider.reconciler.permits import PermitKeeper
+from louver_provider.reconciler.pools import look_at_pools
 from louver_provider.reconciler.rounds import Outcome, Round
 from louver_provider.settings import Settings, load_settings
 
@@ -67,15 +69,18 @@ class Reconciler:
         self._permits = (
             None if dry_run else PermitKeeper(ledger, settings.permits, proves_dead=processes.proves_dead)
         )
+        self._carry_out = (
+            None
+            if dry_run
+            else Carrying(ledger=ledger, clock=self._clock, process=processes.name(), deployed=deployed)
+        )
         self._round = Round(
             ledger=ledger,
             clock=self._clock,
             liveness=processes,
             patience=Patience.of(settings.control, resume_guard=settings.resume_guard),
             deployed=deployed,
-            carry_out=None
-            if dry_run
-            else Carrying(ledger=ledger, clock=self._clock, process=processes.name(), deployed=deployed),
+            carry_out=self._carry_out,
             troubles=self._trouble,
         )
 
@@ -104,10 +109,10 @@ class Reconciler:
         self._rounds += 1
         if self._permits is not None:
             self._permits.keep(now=self._clock.now())
-        for outcome in self._round.run(go_on=go_on):
+        for outcome in chain(self._keep_pools(), self._round.run(go_on=go_on)):
             if outcome.why_not is not None:
                 repair = outcome.repair
-                self._say((name_of(repair), *place_of(repair)), outcome.why_not, _in_vain(outcome))
+                self._say((name_of(repair), in_words(repair)), outcome.why_not, _in_vain(outcome))
             yield outcome
 
     def repair(self, run: RunKey) -> Iterator[Outcome]:
@@ -116,6 +121,25 @@ class Reconciler:
         what was seen is still so, whoever else is at it.
         """
         yield from self._round.of_run(run)
+
+    def _keep_pools(self) -> Iterator[Outcome]:
+        """Make the pools again that tasks wait for; what a person has changed is told of, once."""
+        try:
+            seen = look_at_pools(now=self._clock.now())
+        except ConfigurationError as error:
+            self._say("pools", str(error), f"pools of buckets cannot be looked at: {error}")
+            return
+        for pool in seen.resized:
+            slots = f"{pool.found} slots, where [louver] bucket_slots says {pool.slots}"
+            self._say(
+                pool.pool, slots, f"{pool.pool} has {slots}; it is left so until airflow louver buckets apply"
+            )
+        for repair in seen.missing:
+            if self._carry_out is None:
+                yield Outcome(repair=repair, done=None)
+                continue
+            why_not = self._carry_out(repair, None)
+            yield Outcome(repair=repair, done=why_not is None, why_not=why_not)
 
     def _trouble(self, run: RunKey, why: str) -> None:
         self._say(run, why, f"run {run.run_id} of {run.dag_id} cannot be looked at: {why}")

@@ -10,9 +10,11 @@ and API read the row alone. XComs of other Dags, and of other keys, are left as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from airflow.sdk import get_current_context
@@ -30,6 +32,8 @@ __all__ = ["LouverXCom"]
 
 # deserialize_value gets the row's value alone; whose XCom was asked for, only its callers know.
 _ASKED: ContextVar[Asked | None] = ContextVar("louver_xcom_asked", default=None)
+
+_LATER: ContextVar[bool] = ContextVar("louver_xcom_later", default=False)
 
 
 class LouverXCom(BaseXCom):
@@ -74,9 +78,9 @@ class LouverXCom(BaseXCom):
         """
         if not is_reference(result.value):
             return BaseXCom.deserialize_value(result)
-        reference = Reference.read(result.value, load_signing_keys())
-        reference.check(_ASKED.get() or _current_run())
-        return reference.load(get_ledger())
+        if _LATER.get():
+            return _Unread(result.value)
+        return _read(result.value)
 
     # Each names what it asks for, so that a reference of somebody else is found out.
 
@@ -88,9 +92,11 @@ class LouverXCom(BaseXCom):
 
     @classmethod
     async def aget_one(cls, **asked: Any) -> Any:
-        """As Airflow's; see :meth:`deserialize_value`."""
+        """As Airflow's; see :meth:`deserialize_value`. The ledger is read beside the event loop."""
         with _asking(asked, mapped=False):
-            return await super().aget_one(**asked)
+            with _later():
+                found = await super().aget_one(**asked)
+            return (await _read_all([found]))[0]
 
     @classmethod
     def get_all(cls, **asked: Any) -> Any:
@@ -100,9 +106,45 @@ class LouverXCom(BaseXCom):
 
     @classmethod
     async def aget_all(cls, **asked: Any) -> Any:
-        """As Airflow's; see :meth:`deserialize_value`."""
+        """As Airflow's; see :meth:`deserialize_value`. The ledger is read beside the event loop."""
         with _asking(asked, mapped=True):
-            return await super().aget_all(**asked)
+            with _later():
+                found = await super().aget_all(**asked)
+            return found if found is None else await _read_all(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    """A reference on its way out of a coroutine."""
+
+    row: Any
+
+
+@contextmanager
+def _later() -> Iterator[None]:
+    """References are handed on inside the block, and not followed."""
+    token = _LATER.set(True)
+    try:
+        yield
+    finally:
+        _LATER.reset(token)
+
+
+async def _read_all(found: Sequence[Any]) -> list[Any]:
+    """The values with the references among them followed, in a thread: a triggerer has one loop for all."""
+    if not any(isinstance(each, _Unread) for each in found):
+        return list(found)
+    # It takes the context along, and in it what was asked for.
+    return await asyncio.to_thread(
+        lambda: [_read(each.row) if isinstance(each, _Unread) else each for each in found]
+    )
+
+
+def _read(row: Any) -> Any:
+    """The result that a reference leads to."""
+    reference = Reference.read(row, load_signing_keys())
+    reference.check(_ASKED.get() or _current_run())
+    return reference.load(get_ledger())
 
 
 def _row(step: TaskKey, value: Any) -> Any:

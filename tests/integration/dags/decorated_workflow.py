@@ -87,6 +87,26 @@ with gated() as dag:
     dag.get_task("either") >> done
 
 
+def tags(parts: list[Any]) -> list[str]:
+    return [part.tag for part in parts]
+
+
+@workflow(version="1.0.0")
+def softly_gated(wf, gate: str = "open"):
+    """A ShortCircuit before the first step that lets the joins further down be asked."""
+    first = wf.step("first", stay)
+    second = wf.step("second", stay, after=[first])
+    other = wf.step("other", stay)
+    return wf.join("report", tags, deps=[second, other], collect="parts", join="all_settled")
+
+
+with softly_gated() as behind_soft_gate:
+    soft_gate = ShortCircuitOperator(
+        task_id="gate", python_callable=is_open, ignore_downstream_trigger_rules=False
+    )
+    soft_gate >> behind_soft_gate.get_task("first")
+
+
 def look(params: dict[str, Any]) -> None:
     if params["door"] == "broken":
         raise ValueError("the door is broken")

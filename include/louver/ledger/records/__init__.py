@@ -11,13 +11,14 @@ from __future__ import annotations
 from louver.ledger.records.base import Record
 from louver.ledger.records.budgets import RetryBudgetRecord
 from louver.ledger.records.control import CommandRecord, LeaseRecord, TouchRecord
-from louver.ledger.records.effects import ApprovalRecord, EffectRecord
+from louver.ledger.records.effects import OF_NO_GENERATION, ApprovalRecord, EffectRecord
 from louver.ledger.records.permits import LineRecord, PermitRecord, PlaceRecord, ResourceRecord
 from louver.ledger.records.runs import RunRecord, SealRecord, TaskRecord, TransitionRecord
 from louver.ledger.records.values import RESULT, STATE, CheckpointRecord, EventRecord, PayloadRecord
 from louver.ledger.records.versions import AcceptanceRecord
 
 __all__ = [
+    "OF_NO_GENERATION",
     "RECORDS",
     "RESULT",
     "STATE",

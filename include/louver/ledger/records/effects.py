@@ -9,7 +9,10 @@ from typing import ClassVar
 from louver.ledger.names import Decision, EffectKind, EffectState, OnUnknown, TaskKey
 from louver.ledger.records.base import Record
 
-__all__ = ["ApprovalRecord", "EffectRecord"]
+__all__ = ["OF_NO_GENERATION", "ApprovalRecord", "EffectRecord"]
+
+OF_NO_GENERATION = 0
+"""Of an effect that has outlived its run: what a later run of that id does is not built on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,15 @@ class EffectRecord(Record):
     def provider_key(self) -> str:
         """The provider's own idempotency key: ``key#epoch``, ``undo:key#epoch`` for its undo (section 3)."""
         return self.key if self.kind is EffectKind.UNDO else self.reference
+
+    @property
+    def outlived(self) -> bool:
+        """
+        Whether its run is over and was removed, or made again under its id.
+
+        It guards its key, and is no other run's: nobody undoes it, unless its own step asks for it once more.
+        """
+        return self.generation == OF_NO_GENERATION
 
     @property
     def task(self) -> TaskKey:

@@ -89,8 +89,8 @@ def _postgres(error: DBAPIError) -> _Meaning:
         return LedgerSchemaError, "make the schema that search_path names, and grant the role USAGE on it"
     if code in _FORBIDDEN:
         return LedgerUnavailable, (
-            "grant the role SELECT, INSERT and UPDATE on the ledger's tables, and DELETE where it removes "
-            "what is over (`airflow louver gc` and `clean`)"
+            "grant the role SELECT, INSERT and UPDATE on the ledger's tables, and DELETE for resources and "
+            "for what removes something (`airflow louver gc`, `clean` and `checkpoints reset`)"
         )
     if not code and "certificate" in str(error.orig):
         return LedgerUnavailable, "check the host, and that sslrootcert names who signed its certificate"

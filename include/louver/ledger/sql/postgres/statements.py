@@ -179,13 +179,21 @@ BEGIN = Statement(
     "begin_effect",
     f"""
     WITH held AS ({_FENCE} FOR UPDATE OF t),
-    begun AS ({_insert(EffectRecord, "e", _BEGUN)} FROM held ON CONFLICT DO NOTHING RETURNING 1),
+    begun AS (
+        {_insert(EffectRecord, "e", _BEGUN)} FROM held
+        WHERE NOT EXISTS (SELECT 1 FROM louver_effect o WHERE o.scope = :e_scope AND o.key = :e_key)
+        ON CONFLICT DO NOTHING RETURNING 1
+    ),
     kept AS ({_PAYLOAD.format(source="begun")})
     SELECT count(*) FROM begun
     """,
     {**_EFFECT_TYPES, **_PAYLOAD_TYPES},
 )
-"""Begin an effect whose key nobody has used."""
+"""
+Begin an effect whose key nobody has used.
+
+It is looked for under each epoch: the first one may have been cleaned away while a later one stands.
+"""
 
 COMMIT = Statement(
     "commit_effect",

@@ -301,17 +301,32 @@ class PostgresLedger(SqlLedger):
             "now": now,
         }
         answer = self._in_one(name, statement, values)
+        # Until it is certain, also where finding out fails.
+        self._forget(token)
         if answer == [(1,)] or (answer is Answer.LOST and self._stands(token, after)):
             self._remember(token, replace(session, record=after))
             self._wrote(None, row)
             return row
-        self._forget(token)
         return None
 
     def _stands(self, token: Token, after: TaskRecord) -> bool:
-        """Whether what was written without an answer was written after all."""
-        found = self.get_task(token.key)
-        return found is not None and (found.session, found.head) == (token.session, after.head)
+        """Whether what was written without an answer came about; a server that is away is waited for."""
+
+        def read() -> TaskRecord | None:
+            key = token.key
+            # Locked: the server may still be at it.
+            with self._transaction(write=True) as rows:
+                return rows.get(TaskRecord, key.dag_id, key.run_id, key.task_id, key.map_index)
+
+        for _ in range(_SETTLE_TRIES):
+            with suppress(LedgerUnavailable):
+                found = self._tried(read)
+                return found is not None and (found.session, found.head) == (token.session, after.head)
+            time.sleep(_SETTLE_WAIT)
+        raise LedgerUnavailable(
+            f"ledger {place_of(self._engines.url)}: the connection was lost in the middle of a statement and "
+            "the server does not come back; whether it was written is not known"
+        )
 
     def _session(self, token: Token, *, with_definition: bool = False) -> _Session | None:
         session = self._sessions.get(token)
