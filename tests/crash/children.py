@@ -8,14 +8,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count, takewhile
-from typing import Any
 
+from sqlalchemy import Connection
 from support.nursery import Talk
 
 from crash.proofs import faults_of_all
 from crash.stories import STORIES
 from crash.story import KEYS, Clock, Scene
 from louver.ledger import open_ledger
+from louver.ledger.sql.rows import SqlRows
 from louver.ledger.sql.store import SqlLedger
 from louver.testing import crashes
 
@@ -99,15 +100,15 @@ def play_and_pause(
 def play_and_pause_at_commit(
     talk: Talk, *, story: str, url: str, shop: str, case: str, commit: int
 ) -> list[str]:
-    """The same, where all is written and a COMMIT is about to be sent: the so-manieth one."""
+    """The same, where something is written and its COMMIT is about to be sent: the so-manieth such one."""
     commits = count(1)
     send = SqlLedger._commit
 
-    def pause(ledger: SqlLedger, *given: Any) -> bool:
-        if next(commits) == commit:
+    def pause(ledger: SqlLedger, connection: Connection, rows: SqlRows) -> bool:
+        if rows.written and next(commits) == commit:
             talk.say("paused")
             talk.hear()
-        return send(ledger, *given)
+        return send(ledger, connection, rows)
 
     with _scene(story, url, shop, case, turn=1) as scene:
         STORIES[story].prepare(scene)
