@@ -137,8 +137,18 @@ def compensate_call(start: RunStart, claim: Claim) -> TaskCall:
 def close_run(run: RunKey, ledger: Ledger, *, now: datetime) -> RunOverview:
     """Compute what became of the run and store it."""
     seen = overview(run, ledger)
+    if seen.state.terminal:
+        _close_commands(run, seen.definition, ledger, now=now)
     ledger.set_run_state(run, seen.state, reason=_reason(seen), now=now)
     return seen
+
+
+def _close_commands(run: RunKey, definition: Definition, ledger: Ledger, *, now: datetime) -> None:
+    """Of what mapped steps were asked as a whole: an index that a clear brings later is not to meet it."""
+    mapped = {node.name for node in definition.nodes if node.mapped}
+    for command in ledger.list_commands(run) if mapped else ():
+        if command.task_id in mapped and command.map_index == -1 and command.closed_at is None:
+            ledger.refuse_command(command, outcome="the run is over", now=now)
 
 
 def _reason(seen: RunOverview) -> str | None:

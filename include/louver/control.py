@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from louver.errors import CommandRefused
 from louver.ledger.contract import Ledger
-from louver.ledger.names import CommandState, Verb
+from louver.ledger.names import CommandState, TaskKey, Verb
 from louver.ledger.records import CommandRecord, TaskRecord
 from louver.ledger.requests import CommandRequest
 from louver.states import TaskState
@@ -109,11 +109,23 @@ def standing_pause(record: TaskRecord, commands: Iterable[CommandRecord]) -> Com
         return None
     if not is_pause(record):
         return pending[0] if pending else None
-    done = [c for c in mine if c.verb is Verb.PAUSE and c.state is CommandState.DONE and c.closed_at]
+    # By the session that left it so: an earlier one was resumed since, in whatever way.
+    done = [
+        command
+        for command in mine
+        if (command.verb, command.state, command.session) == (Verb.PAUSE, CommandState.DONE, record.session)
+        and command.closed_at is not None
+    ]
     return max(done, key=lambda command: (command.closed_at, command.command_id), default=None)
 
 
-def whole_step_commands(commands: Iterable[CommandRecord], *, since: datetime) -> list[CommandRecord]:
+def whole_step_commands(
+    commands: Iterable[CommandRecord],
+    whole: TaskRecord | None,
+    *,
+    own: Iterable[CommandRecord] = (),
+    since: datetime,
+) -> list[CommandRecord]:
     """
     What an index of a mapped step has to meet when it is opened for the first time.
 
@@ -121,9 +133,23 @@ def whole_step_commands(commands: Iterable[CommandRecord], *, since: datetime) -
     that, and the command itself stays open for the others until all of them are over.
 
     :param commands: to the step as a whole (map index -1).
+    :param whole: the step as a whole, where anything was ever written of it. Where it has ended, or was
+        cleared since, what it was asked before is over.
+    :param own: what this index was asked itself, which goes before.
     :param since: when its run began; what is older was meant for a deleted run of the same id.
     """
-    return [command for command in commands if command.closed_at is None and command.sent_at >= since]
+    if whole is not None and whole.state.terminal:
+        return []
+    generation = whole.generation if whole is not None else 1
+    asked = {command.verb for command in own if command.closed_at is None}
+    return [
+        command
+        for command in commands
+        if command.closed_at is None
+        and command.sent_at >= since
+        and command.generation >= generation
+        and command.verb not in asked
+    ]
 
 
 def judge_command(verb: Verb, record: TaskRecord | None, pending: Sequence[CommandRecord]) -> None:
@@ -151,6 +177,20 @@ def judge_command(verb: Verb, record: TaskRecord | None, pending: Sequence[Comma
         if not is_pause(record) and Verb.PAUSE not in asked and state is not TaskState.PAUSING:
             waits = " for an approval" if state is TaskState.PAUSED else ""
             raise CommandRefused(f"it is {state}{waits} and not paused by anybody", state=state)
+
+
+def _to_come(
+    key: TaskKey, commands: Iterable[CommandRecord], own: Iterable[CommandRecord]
+) -> list[CommandRecord]:
+    """What an index will meet of what its step was told before; what it was told itself may answer that."""
+    resumed = [one.sent_at for one in own if one.verb is Verb.RESUME]
+    return [
+        one
+        for one in commands
+        if one.task == replace(key, map_index=-1) != key
+        and one.closed_at is None
+        and not (one.verb is Verb.PAUSE and any(one.sent_at <= at for at in resumed))
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,13 +223,15 @@ def send(
     key = request.task
     record = ledger.get_task(key)
     generation = record.generation if record is not None else 1
+    run = ledger.get_run(key.run) if record is not None else None
+    if record is not None and run is not None and record.incarnation != run.incarnation:
+        # Left by a run of this id that was deleted; the task that is meant nobody has opened yet.
+        record, generation = None, generation + 1
     if known is None:
         known = ledger.list_commands(key.run, task_id=key.task_id)
     others = [command for command in known if command.command_id != request.command_id]
     pending = open_commands([one for one in others if one.task == key], generation=generation)
-    step = replace(key, map_index=-1)
-    # What an index that was not opened yet will meet, beside what it was told itself.
-    to_come = [one for one in others if record is None and one.task == step != key and one.closed_at is None]
+    to_come = _to_come(key, others, pending) if record is None else []
     judge_command(request.verb, record, [*pending, *to_come])
     state = record.state if record is not None else TaskState.PENDING
     if request.verb is Verb.RESUME:

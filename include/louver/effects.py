@@ -173,6 +173,12 @@ def run_effect(call: EffectCall, runtime: StepRuntime) -> Any:
     """
     # Written canonically once: for its hash, and for the envelope it is kept in.
     call = replace(call, intent=Canonical.of(call.intent))
+    # From before it begins: another thread of the step may come to a checkpoint meanwhile.
+    with _not_parking(runtime):
+        return _bring_about(call, runtime)
+
+
+def _bring_about(call: EffectCall, runtime: StepRuntime) -> Any:
     intent_hash = call.intent.fingerprint
     since = runtime.now()
     while True:
@@ -296,7 +302,7 @@ def _perform(call: EffectCall, record: EffectRecord, runtime: StepRuntime) -> An
 
     act = ACTS[call.kind]
     try:
-        with kept_alive(renew, every=LEASE.total_seconds() / 3), _not_parking(runtime):
+        with kept_alive(renew, every=LEASE.total_seconds() / 3):
             reach(f"{act}.before")
             result = call.perform(record.provider_key)
             reach(f"{act}.after")
@@ -308,7 +314,10 @@ def _perform(call: EffectCall, record: EffectRecord, runtime: StepRuntime) -> An
     except Exception as error:
         # It may have happened before the error.
         reason = f"perform raised {describe(error)}"
-        if _lose_own(record, runtime, reason=reason) is not None:
+        if quiet_time(record) > QUIESCE and not call.provider_idempotent:
+            # Or after it: whoever asks the provider, or begins again, waits until it can act no more.
+            runtime.log.tell("effect.open", "effect %s: may still happen, %s", record.reference, reason)
+        elif _lose_own(record, runtime, reason=reason) is not None:
             runtime.log.tell("effect.unknown", "effect %s: unknown, %s", record.reference, reason)
         raise
     try:

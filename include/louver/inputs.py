@@ -130,6 +130,13 @@ class Upstream(Mapping[str, Any]):
             self._known.update(self._opened().delivered([name]))
         return self._known[name]
 
+    def copy(self) -> dict[str, Any]:
+        """All of them, loaded."""
+        return dict(self)
+
+    def __or__(self, other: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self, **other}
+
     def __iter__(self) -> Iterator[str]:
         return (name for name in self._names if name in self)
 

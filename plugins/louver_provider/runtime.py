@@ -279,7 +279,8 @@ class StepProcess:
 
 def _nobody_may_approve(request: ApprovalRecord) -> bool:
     """Whether all people are the one user to Airflow that may not approve this (case G06)."""
-    if not conf.getboolean("core", "simple_auth_manager_all_admins", fallback=False):
+    simple = conf.get("core", "auth_manager", fallback="").endswith(".SimpleAuthManager")
+    if not simple or not conf.getboolean("core", "simple_auth_manager_all_admins", fallback=False):
         return False
     named = not request.approvers or _ANYBODY in request.approvers
     return not named or (request.four_eyes and request.requester == _ANYBODY)

@@ -45,7 +45,7 @@ _DECIDED = {
     "do_xcom_push": "Louver's XCom backend shows the results; to keep values out of XCom set "
     "[louver] xcom_inline_bytes = 0",
     "multiple_outputs": "what stands behind a step takes parts of its result from the ledger",
-    "task_group": "it would be part of the task's name, which is the node's",
+    "task_group": "Louver puts its tasks into no group: most would be part of the task's name, the node's",
     "task_id": "it is the node's name",
     "dag": _OWN,
     "workflow": _OWN,

@@ -10,8 +10,8 @@ and never guessed: until the owner has acted, it is unconfirmed (row T12).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from uuid import uuid4
@@ -23,6 +23,7 @@ from louver.closing import overview
 from louver.control import ROLLED_BACK, Sent, send
 from louver.errors import CommandRefused, LedgerError
 from louver.evaluation import Evaluation
+from louver.intentions import TAKEN_BACK
 from louver.ledger.contract import Ledger
 from louver.ledger.names import CommandState, RunKey, TaskKey, Verb
 from louver.ledger.records import CommandRecord, TaskRecord
@@ -188,6 +189,8 @@ class TaskControl:
         """Any of these three, by its name."""
         deadline = self.clock.now() + timeout
         wanted = self._wanted(run, task_id, map_index)
+        if verb is Verb.RESUME and map_index is None:
+            self._take_back_of_whole_steps(run, {key.task_id for key, _ in wanted if key.map_index >= 0})
         known: dict[str, list[CommandRecord]] = defaultdict(list)
         for command in self.ledger.list_commands(run):
             known[command.task_id].append(command)
@@ -246,6 +249,14 @@ class TaskControl:
         wanted = [(key, _over(key, results.tasks, seen.evaluation)) for key in keys]
         return [(key, over) for key, over in wanted if over is None or task_id is not None]
 
+    def _take_back_of_whole_steps(self, run: RunKey, steps: Collection[str]) -> None:
+        """The pause of a mapped step that was asked before it had indexes, once all of them are to go on."""
+        by = f" by {self.actor}" if self.actor else ""
+        for command in self.ledger.list_commands(run) if steps else ():
+            whole = command.task_id in steps and command.map_index == -1
+            if whole and command.verb is Verb.PAUSE and command.closed_at is None:
+                self.ledger.refuse_command(command, outcome=f"taken back{by}", now=self.clock.now())
+
     def _send(
         self,
         verb: Verb,
@@ -268,6 +279,8 @@ class TaskControl:
             sent: Sent = send(self.ledger, request, known=known, now=self.clock.now())
         except CommandRefused as refused:
             state = TaskState(refused.state)
+            if verb is Verb.RESUME and state is TaskState.PENDING and _was_taken_back(key, known):
+                return Reply(task=key, verb=verb, became=Became.TAKEN_BACK, state=state)
             return Reply(task=key, verb=verb, became=Became.REFUSED, state=state, detail=str(refused))
         if sent.command is None:
             return Reply(task=key, verb=verb, became=Became.TAKEN_BACK, state=sent.state)
@@ -329,6 +342,13 @@ class TaskControl:
                 return None
             return _reply(errand, record, Became.UNCONFIRMED, delivery.why)
         return None
+
+
+def _was_taken_back(key: TaskKey, known: Sequence[CommandRecord]) -> bool:
+    """Whether the last that its step was told as a whole is a pause that somebody took back."""
+    whole = [command for command in known if command.task == replace(key, map_index=-1) != key]
+    last = max(whole, key=lambda command: command.sent_at, default=None)
+    return last is not None and last.verb is Verb.PAUSE and (last.outcome or "").startswith(TAKEN_BACK)
 
 
 def _over(key: TaskKey, records: Mapping[TaskKey, TaskRecord], evaluation: Evaluation) -> TaskState | None:

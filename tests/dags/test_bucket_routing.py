@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -34,7 +35,7 @@ from louver_provider.buckets.declared import tag_of
 from louver_provider.buckets.pools import describe_pool
 from louver_provider.buckets.routes import DEFAULT_POOL
 from louver_provider.own_acts import BUCKET_KEY_REFUSED, BUCKET_NOT_OWNED, POOL_MADE
-from louver_provider.reconciler.pools import MakePool
+from louver_provider.reconciler.pools import MakePool, make_pool
 from louver_provider.reconciler.service import Reconciler
 from louver_provider.settings import load_settings
 
@@ -441,6 +442,16 @@ def test_a_pool_that_is_deleted_is_back_when_a_later_run_needs_it(airflow: Airfl
         trigger(airflow, "later", {"tenant": "tenant-A"})
         airflow.schedule()
     assert TENANT_A in all_pools()
+
+
+def test_a_pool_that_has_come_back_meanwhile_stays_as_it_is(
+    airflow: AirflowByHand,
+) -> None:
+    repair = MakePool(bucket=0, slots=7, why="it was missing")
+    with bucketed(buckets=1):
+        assert [make_pool(repair), make_pool(replace(repair, slots=9))] == [True, False]
+        assert all_pools()["bucket_00"] == (7, False)
+    assert len(audited()) == 1
 
 
 def test_what_is_to_be_made_is_shown_and_nothing_is_written(airflow: AirflowByHand, ledger: Ledger) -> None:

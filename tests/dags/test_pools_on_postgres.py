@@ -33,8 +33,8 @@ def rows(engine: Engine) -> list[tuple[str, int, str, bool]]:
 
 def test_a_pool_is_made_once_and_never_changed(engine: Engine) -> None:
     with Session(engine) as session, session.begin():
-        make_pools(session, {7: 4})
-        make_pools(session, {7: 9})
+        assert make_pools(session, {7: 4}) == 1
+        assert make_pools(session, {7: 9}) == 0
     with Session(engine) as session, session.begin():
         make_pools(session, {8: 1, 7: 9})
     assert rows(engine) == [

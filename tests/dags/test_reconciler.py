@@ -264,7 +264,9 @@ def test_what_a_step_was_told_before_it_had_indexes_is_closed_once_all_of_them_a
     stage.send(Verb.STOP, "load")
     stage.ledger.complete(token, DONE, [1, 2], now=stage.ago(LONG))
     stage.show("one", "success")
-    rows.map_over(stage.key("load"), 2)
+    rows.map_over(stage.key("load"), 3)
+    # Of a list that was longer before a clear.
+    rows.show(stage.key("load", 2), "removed")
 
     def end(index: int) -> None:
         claim = Claim(try_number=1, max_tries=0, process="p", source=Source.WORKER)

@@ -11,8 +11,10 @@ import pytest
 from support.airflow_rows import AirflowRows
 
 from louver.clock import FixedClock
+from louver.closing import close_run
 from louver.definition import Definition
 from louver.errors import LedgerError
+from louver.intentions import judge_intentions
 from louver.ledger.contract import Ledger
 from louver.ledger.names import CommandState, RunKey, TaskKey, Token, Verb
 from louver.nodes import Step
@@ -403,6 +405,59 @@ def test_what_a_step_is_told_before_it_is_expanded_each_of_its_indexes_meets(map
     assert mapped.told(Verb.RESUME, 3) == [(3, Became.UNCONFIRMED)]
     assert mapped.meets(3) == [Verb.PAUSE, Verb.RESUME]
     assert mapped.meets(1) == [Verb.PAUSE]
+
+
+def test_who_resumes_all_indexes_takes_back_what_the_step_was_told_as_a_whole(mapped: Mapped) -> None:
+    mapped.told(Verb.PAUSE)
+    mapped.ends(known=True)
+    assert mapped.meets(0) == [Verb.PAUSE]
+
+    told = mapped.told(Verb.RESUME)
+
+    assert told[1:] == [(index, Became.TAKEN_BACK) for index in (1, 2, 3)]
+    assert mapped.meets(1) == []
+    assert dict(mapped.told(Verb.PAUSE))[2] is Became.RECORDED
+    assert mapped.meets(2) == [Verb.PAUSE]
+
+
+def test_one_index_that_was_resumed_may_be_paused_again(mapped: Mapped) -> None:
+    mapped.told(Verb.PAUSE)
+    mapped.ends(known=True)
+    mapped.told(Verb.RESUME, 3)
+    mapped.clock.sleep(SECOND)
+
+    assert mapped.told(Verb.PAUSE, 2) == [(2, Became.REFUSED)]
+    assert mapped.told(Verb.PAUSE, 3) == [(3, Became.RECORDED)]
+
+    token = mapped.open(LOADS[3])
+    found = mapped.ledger.claim_commands(token, lease_until=mapped.now + SECOND, now=mapped.now)
+    judged = judge_intentions(found, lambda: mapped.ledger.list_commands(MANY))
+    assert judged.pause is not None
+
+
+def test_what_a_whole_step_was_told_is_closed_with_its_run(mapped: Mapped) -> None:
+    mapped.told(Verb.STOP)
+    rows = mapped.open(TaskKey("many", "r1", "rows"))
+    mapped.ledger.advance(rows, LAUNCHED, now=mapped.now)
+    failed = Change(to=TaskState.FAILED, trigger="runtime:error")
+    mapped.ledger.advance(rows, failed, now=mapped.now)
+
+    close_run(MANY, mapped.ledger, now=mapped.now)
+
+    (command,) = mapped.ledger.list_commands(MANY)
+    assert (command.state, command.outcome) == (CommandState.REFUSED, "the run is over")
+
+
+def test_a_task_of_a_run_made_again_takes_commands_before_it_is_opened(stage: Stage) -> None:
+    stage.ledger.open_run(run_start(DEFINITION, RUN, marker="first"), now=stage.now)
+    stage.ledger.advance(stage.running(), Change(to=TaskState.FAILED, trigger="runtime:error"), now=stage.now)
+    stage.ledger.open_run(run_start(DEFINITION, RUN, marker="second"), now=stage.now)
+
+    assert stage.ask(Verb.STOP).became is Became.RECORDED
+
+    token = stage.open()
+    (met,) = stage.ledger.claim_commands(token, lease_until=stage.now + SECOND, now=stage.now)
+    assert met.verb is Verb.STOP
 
 
 def test_an_index_that_there_is_not_is_an_error_that_says_which_there_are(mapped: Mapped) -> None:

@@ -24,6 +24,7 @@ from louver.ledger.records import ApprovalRecord
 from louver.states import TaskState
 from louver.steps import run_start
 from louver_provider.dag_builder import build_dag
+from louver_provider.runtime import _nobody_may_approve
 from louver_provider.task_control import Became, TaskControl
 
 PENDING, APPROVED, VOID = Decision.PENDING, Decision.APPROVED, Decision.VOID
@@ -210,6 +211,16 @@ class TestWhereAllAreAdmins:
         assert story.answer("Anonymous").status_code == 200
         story.go_on()
         assert (story.decisions(), story.is_answered()) == ([(PENDING, None)], False)
+
+    def test_under_another_auth_manager_the_option_says_nothing(
+        self, airflow: AirflowByHand, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        request = waiting(airflow, ledger, "asks_alice").requests()[-1]
+        assert _nobody_may_approve(request)
+
+        monkeypatch.setenv("AIRFLOW__CORE__AUTH_MANAGER", "company.auth.CompanyAuthManager")
+
+        assert not _nobody_may_approve(request)
 
     def test_one_that_anybody_can_approve_says_nothing_of_it(
         self, airflow: AirflowByHand, ledger: Ledger

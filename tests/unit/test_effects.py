@@ -484,6 +484,33 @@ def test_a_provider_that_goes_on_is_waited_for_before_it_is_asked(world: World, 
     assert world.provider.acted == {"order-77#1": 1}
 
 
+def test_a_perform_that_gave_up_waiting_leaves_the_provider_the_time_it_may_take(world: World) -> None:
+    """Asked at once, it would say that nothing happened, and go on."""
+    world.provider.breaks.append(TimeoutError("no answer within 10 s"))
+    given = {"quiesce": LONG, "verify": LOOK_UP, "on_unknown": OnUnknown.VERIFY}
+    first = world.process()
+    with pytest.raises(TimeoutError):
+        world.charge(first, **given)
+    assert world.effect().state is EffectState.STARTED
+    world.provider.acted.clear()
+
+    def arrive(now: datetime) -> None:
+        assert world.provider.asked == []
+        if now == UNTIL - timedelta(seconds=1):
+            world.provider.acted["order-77#1"] += 1
+
+    again = world.process(clock=Ticking(NOW, arrive))
+    assert world.charge(again, **given) == {"receipt": "receipt of order-77#1"}
+    assert world.provider.acted == {"order-77#1": 1}
+
+
+def test_a_provider_that_acts_once_per_key_need_not_be_waited_for(world: World) -> None:
+    world.provider.breaks.append(TimeoutError("no answer within 10 s"))
+    with pytest.raises(TimeoutError):
+        world.charge(world.process(), quiesce=LONG, provider_idempotent=True, on_unknown=OnUnknown.RETRY)
+    assert world.effect().state is EffectState.UNKNOWN
+
+
 def test_a_shorter_time_than_usual_is_the_authors_word_too(world: World) -> None:
     world.die_inside(quiesce=timedelta(seconds=5))
     world.graves.dead.clear()

@@ -67,6 +67,7 @@ def test_who_looks_at_the_whole_list_is_shown_it() -> None:
     def look(item: int, ctx: TaskContext) -> Any:
         assert dict(ctx.upstream) == {"items": [0, 1, 2], "double": [0, 2, 4]}
         assert list(ctx.upstream) == ["double", "items"]
+        assert ctx.upstream.copy() == ctx.upstream | {} == dict(ctx.upstream)
         assert "other" not in ctx.upstream
         return (item, ctx.input("double"), ctx.input("other", "none"))
 

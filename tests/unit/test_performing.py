@@ -75,6 +75,39 @@ def as_an_effect_in_a_step(stage: Stage, wish: Verb) -> Callable[[TaskContext], 
     return lambda ctx: ctx.effect("copy", intent={"rows": 3}, perform=lambda key: saves(stage, ctx, wish))
 
 
+class Asked:
+    """A ledger that tells whether the step could park while an effect was about to begin."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.ledger = stage.ledger
+        self.could_park: list[bool] = []
+        self.ctx: TaskContext | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.ledger, name)
+        if name != "begin_effect":
+            return found
+
+        def begin(*given: Any, **named: Any) -> Any:
+            supervision = self.ctx._runtime.supervision
+            self.could_park.append(supervision.may_park)
+            return found(*given, **named)
+
+        return begin
+
+
+def test_nobody_parks_from_before_an_effect_begins(stage: Stage) -> None:
+    """Another thread of the step may come to a checkpoint while the ledger is asked."""
+    asked = stage.ledger = Asked(stage)
+
+    def work(ctx: TaskContext) -> Any:
+        asked.ctx = ctx
+        return ctx.effect("charge", intent=1, perform=lambda key: key)
+
+    assert stage.live(work).state is TaskState.SUCCEEDED
+    assert asked.could_park == [False]
+
+
 WAYS = pytest.mark.parametrize("way", [as_a_step_with_an_undo, as_an_effect_in_a_step])
 
 

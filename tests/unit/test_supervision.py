@@ -613,15 +613,17 @@ class Company(FixedClock):
         self.threads = threads
         self.waiting: set[int] = set()
         self.paused = threading.Event()
+        self.one_at_a_time = threading.Lock()
 
     def sleep(self, duration: timedelta) -> None:
         super().sleep(duration)
         if self.stage.path()[-1] != "paused":
             return
         self.paused.set()
-        self.waiting.add(threading.get_ident())
-        if len(self.waiting) == self.threads and len(self.stage.commands()) == 1:
-            self.stage.ask(Verb.RESUME)
+        with self.one_at_a_time:
+            self.waiting.add(threading.get_ident())
+            if len(self.waiting) == self.threads and len(self.stage.commands()) == 1:
+                self.stage.ask(Verb.RESUME)
 
 
 @pytest.mark.parametrize("end", ["returns", "raises", "comes to a checkpoint"])

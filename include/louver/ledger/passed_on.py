@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
+from louver.canonical import fingerprint
 from louver.control import is_pause, standing_pause, whole_step_commands
 from louver.ledger.names import CommandState
 from louver.ledger.records import CommandRecord, RunRecord, TaskRecord
@@ -25,12 +25,11 @@ def pass_on(rows: Rows, run: RunRecord, before: TaskRecord, after: TaskRecord, *
     :param before: the task as it was left; locked.
     :param after: as it was opened, to be begun.
     """
-    if before.version == 0 and before.side_version == 0:
+    made_again = before.incarnation != after.incarnation
+    if made_again or (before.version == 0 and before.side_version == 0):
+        # What was wanted of a task of a run that was deleted is not wanted of the one that has its name.
         if before.map_index >= 0:
             _of_the_whole_step(rows, run, after)
-        return
-    if before.incarnation != after.incarnation:
-        # What was wanted of a run that was deleted is not wanted of the one that has its name.
         return
     if is_pause(before) or before.generation != after.generation:
         _the_pause(rows, before, after, now=now)
@@ -50,22 +49,32 @@ def _the_pause(rows: Rows, before: TaskRecord, after: TaskRecord, *, now: dateti
 
 
 def _of_the_whole_step(rows: Rows, run: RunRecord, after: TaskRecord) -> None:
-    for command in whole_step_commands(_commands(rows, after, -1), since=run.created_at):
-        _ask_again(rows, command, after)
+    whole = rows.peek(TaskRecord, after.dag_id, after.run_id, after.task_id, -1)
+    if whole is not None and whole.incarnation != run.incarnation:
+        whole = None
+    found = whole_step_commands(
+        _commands(rows, after, -1), whole, own=_commands(rows, after, after.map_index), since=run.created_at
+    )
+    for command in found:
+        # Locked and read again: it may be taken back at this moment.
+        locked = rows.get(CommandRecord, command.command_id)
+        if locked is not None and locked.closed_at is None:
+            _ask_again(rows, locked, after)
 
 
-def _commands(rows: Rows, task: TaskRecord, map_index: int) -> Iterable[CommandRecord]:
+def _commands(rows: Rows, task: TaskRecord, map_index: int) -> list[CommandRecord]:
     return rows.find(
         CommandRecord, dag_id=task.dag_id, run_id=task.run_id, task_id=task.task_id, map_index=map_index
     )
 
 
 def _ask_again(rows: Rows, command: CommandRecord, task: TaskRecord) -> None:
+    # Of the task and the session that meet it: to do this once more does it once.
+    place = [task.dag_id, task.run_id, task.task_id, task.map_index, task.session]
     rows.insert(
         replace(
             command,
-            # Of the task and the session that meet it: to do this once more does it once.
-            command_id=f"{command.command_id.partition('.')[0]}.{task.map_index}.{task.session}",
+            command_id=fingerprint([command.command_id, *place])[:32],
             map_index=task.map_index,
             generation=task.generation,
             state=CommandState.PENDING,

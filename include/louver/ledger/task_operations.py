@@ -263,6 +263,7 @@ class TaskOperations(Transactional):
         record = self._locked(rows, key, run, now=now)
         if record.session != session:
             return None
+        before = record
         if record.incarnation != run.incarnation:
             # It is about the new run's task, to which no result and no checkpoint of the old run belongs.
             record = replace(
@@ -283,9 +284,11 @@ class TaskOperations(Transactional):
         after, row = apply_change(record, change, source=source, now=now, side_version=number)
         row = link(row, record.side_head, keys=self._keys)
         rows.insert(row)
-        rows.update(
-            replace(after, session=record.session + 1, nonce=None, side_version=number, side_head=row.mac)
-        )
+        after = replace(after, session=record.session + 1, nonce=None, side_version=number, side_head=row.mac)
+        rows.update(after)
+        if change.trigger == "runtime:attempt_lost":
+            # It may have been paused in place; who begins it anew finds another state.
+            pass_on(rows, run, before, after, now=now)
         if after.state.terminal:
             self._void_requests(rows, key, now=now)
         return row

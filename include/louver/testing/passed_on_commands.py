@@ -9,16 +9,20 @@ from louver.control import PAUSE_NONCE
 from louver.ledger.names import CommandState, Token, Verb
 from louver.ledger.records import CommandRecord
 from louver.sessions import Change, Entry
-from louver.states import TaskState
-from louver.testing.scene import Scene, check
+from louver.states import Source, TaskState
+from louver.testing.scene import RESUMED, Scene, check
 
 __all__ = [
+    "check_mark_of_a_lost_one_that_was_paused_in_place_keeps_the_pause",
+    "check_open_task_after_a_resume_that_died_keeps_no_pause_that_was_left",
     "check_open_task_of_a_cleared_one_keeps_the_pause_that_was_not_met_yet",
+    "check_open_task_of_a_new_index_meets_no_more_what_its_step_was_told_before_it_ended",
     "check_open_task_of_a_new_index_meets_what_the_whole_step_was_told",
     "check_open_task_of_a_paused_one_keeps_it_paused_after_a_clear",
     "check_open_task_of_a_paused_one_keeps_it_paused_for_the_next_process",
     "check_open_task_of_a_paused_one_that_is_to_go_on_or_end_keeps_no_pause",
     "check_open_task_of_a_run_made_again_keeps_no_pause",
+    "check_open_task_of_a_run_made_again_meets_what_its_whole_step_was_told",
     "check_open_task_of_one_that_waits_for_an_approval_keeps_no_pause",
 ]
 
@@ -150,3 +154,66 @@ def check_open_task_of_a_new_index_meets_what_the_whole_step_was_told(scene: Sce
     scene.equal([c.command_id for c in scene.take_up(again)], found[1:], "what its next process meets")
     whole = [c for c in scene.ledger.list_commands(scene.run) if c.command_id == stop.command_id]
     scene.equal(whole, [stop], "what the whole step was told stays open for the others")
+
+
+@check
+def check_open_task_of_a_new_index_meets_no_more_what_its_step_was_told_before_it_ended(scene: Scene) -> None:
+    """The step never ran, and its run was cleared: what it was told before is over."""
+    scene.begin()
+    whole = scene.key("act")
+    scene.send(1, Verb.STOP, task=whole)
+    skipped = Change(to=TaskState.SKIPPED, trigger="orchestrator:upstream")
+    for change, session in ((skipped, 0), (Change(to=TaskState.PENDING, trigger="user:cleared"), 1)):
+        marked = scene.ledger.mark(whole, change, session=session, source=Source.RECONCILER, now=scene.tick())
+        scene.found(marked, f"the transition to {change.to}")
+
+    token = scene.open("act", map_index=0).token
+
+    scene.equal(scene.take_up(token), (), "what it meets")
+
+
+@check
+def check_open_task_of_a_run_made_again_meets_what_its_whole_step_was_told(scene: Scene) -> None:
+    """Also an index that the deleted run had; what that one's step was told is over."""
+    scene.begin()
+    scene.send(1, Verb.PAUSE, task=scene.key("act"))
+    scene.open("act", map_index=0)
+    scene.begin(marker="2026-02-03T04:05:06Z")
+    scene.send(2, Verb.STOP, task=scene.key("act"))
+
+    for index in (0, 1):
+        found = scene.take_up(scene.open("act", map_index=index).token)
+        scene.equal([command.verb for command in found], [Verb.STOP], f"what index {index} meets")
+
+
+@check
+def check_mark_of_a_lost_one_that_was_paused_in_place_keeps_the_pause(scene: Scene) -> None:
+    """The reconciler may find the death of the process before the next one begins."""
+    token, pause = _paused(scene, nonce=None)
+    lost = Change(to=TaskState.RETRY_WAIT, trigger="runtime:attempt_lost")
+    scene.ledger.mark(token.key, lost, session=token.session, source=Source.RECONCILER, now=scene.tick())
+
+    again = scene.open("act", try_number=2)
+
+    _met_again(scene, again.token, pause, "after the mark")
+    cleared = scene.open("act", try_number=3, max_tries=5)
+    _met_again(scene, cleared.token, pause, "and after a clear")
+
+
+@check
+def check_open_task_after_a_resume_that_died_keeps_no_pause_that_was_left(scene: Scene) -> None:
+    """The process that was woken died before it went on; by an answer in a form there is no command."""
+    for number, then in enumerate(("approval", "pause"), 1):
+        nonce = f"{PAUSE_NONCE}{number}"
+        token = scene.launch(f"act-{then}")
+        pause = scene.commanded(token, number, Verb.PAUSE)
+        scene.ledger.obey(token, pause, _PAUSING, _PAUSED, outcome="paused", nonce=nonce, now=scene.tick())
+        resumed = scene.open(token.key.task_id, nonce=nonce).token
+        if then == "approval":
+            scene.ledger.advance(resumed, RESUMED, now=scene.tick())
+            scene.ask(resumed, number)
+            scene.open(token.key.task_id, nonce=f"nonce-{number}")
+
+        again = scene.open(token.key.task_id, try_number=2)
+
+        scene.equal(scene.take_up(again.token), (), f"what it meets after a {then}")

@@ -157,7 +157,7 @@ def apply_pools(plan: Iterable[BucketPool]) -> None:
                 row.slots = pool.slots
 
 
-def make_pools(session: Any, slots: Mapping[int, int]) -> None:
+def make_pools(session: Any, slots: Mapping[int, int]) -> int:
     """
     Make pools of buckets in a transaction of somebody else; those that are there stay as they are.
 
@@ -165,6 +165,7 @@ def make_pools(session: Any, slots: Mapping[int, int]) -> None:
     in one statement, by number: two schedulers that made them one by one could wait for each other.
 
     :param slots: of each bucket whose pool is to be there.
+    :returns: how many were made.
     """
     rows = [
         {
@@ -178,7 +179,9 @@ def make_pools(session: Any, slots: Mapping[int, int]) -> None:
     insert = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}.get(session.get_bind().dialect.name)
     if insert is not None:
         statement: Any = insert(Pool).values(rows)
-        session.execute(statement.on_conflict_do_nothing(index_elements=[Pool.pool]))
-        return
+        done = session.execute(statement.on_conflict_do_nothing(index_elements=[Pool.pool]))
+        return int(done.rowcount)
     known = set(session.scalars(select(Pool.pool)))
-    session.add_all(Pool(**row) for row in rows if row["pool"] not in known)
+    missing = [Pool(**row) for row in rows if row["pool"] not in known]
+    session.add_all(missing)
+    return len(missing)

@@ -241,8 +241,7 @@ class Carrying:
 
     @_do.register
     def _make_pool(self, repair: MakePool) -> str | None:
-        make_pool(repair)
-        return None
+        return None if make_pool(repair) else NOT_DONE
 
 
 def _tell(repair: Repair | MakePool) -> None:

@@ -92,11 +92,13 @@ def decide_pools(
     return PoolsSeen(missing=tuple(missing), resized=tuple(resized))
 
 
-def make_pool(repair: MakePool) -> None:
-    """Make it, and write that down; where it has come back meanwhile it stays as it is."""
+def make_pool(repair: MakePool) -> bool:
+    """Make it, and write that down; False where it has come back meanwhile: it stays as it is."""
     with create_session(scoped=False) as session:
-        make_pools(session, {repair.bucket: repair.slots})
+        if not make_pools(session, {repair.bucket: repair.slots}):
+            return False
         note_pool(session, repair.pool, slots=repair.slots, reason=repair.why)
+        return True
 
 
 def _waiting(pools: Collection[str]) -> dict[str, int]:

@@ -367,8 +367,16 @@ def _of_whole_steps(
         whole = TaskKey(run.key.dag_id, run.key.run_id, node.name)
         commands = parts.commands.get(whole, ()) if node.mapped else ()
         if commands:
-            seen = {replace(whole, map_index=index) for name, index in run.seen.tasks if name == node.name}
-            indexes = [key for key in {*seen, *run.tasks} if key.task_id == node.name and key.map_index >= 0]
+            seen = {
+                replace(whole, map_index=index)
+                for (name, index), task in run.seen.tasks.items()
+                if name == node.name and task.shown is not Shown.GONE
+            }
+            indexes = [
+                key
+                for key in {*seen, *run.tasks} - _left_over(run)
+                if key.task_id == node.name and key.map_index >= 0
+            ]
             if indexes:
                 yield from close_of_whole_step(commands, [states.get(key) for key in indexes])
 
