@@ -286,8 +286,11 @@ class TaskOperations(Transactional):
         rows.insert(row)
         after = replace(after, session=record.session + 1, nonce=None, side_version=number, side_head=row.mac)
         rows.update(after)
-        if change.trigger == "runtime:attempt_lost":
-            # It may have been paused in place; who begins it anew finds another state.
+        if (
+            change.trigger in ("runtime:attempt_lost", "user:cleared")
+            and before.incarnation == run.incarnation
+        ):
+            # It may have been paused; who begins it anew finds another state.
             pass_on(rows, run, before, after, now=now)
         if after.state.terminal:
             self._void_requests(rows, key, now=now)

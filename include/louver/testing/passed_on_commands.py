@@ -13,6 +13,7 @@ from louver.states import Source, TaskState
 from louver.testing.scene import RESUMED, Scene, check
 
 __all__ = [
+    "check_mark_of_a_cleared_one_that_was_paused_keeps_the_pause",
     "check_mark_of_a_lost_one_that_was_paused_in_place_keeps_the_pause",
     "check_open_task_after_a_resume_that_died_keeps_no_pause_that_was_left",
     "check_open_task_of_a_cleared_one_keeps_the_pause_that_was_not_met_yet",
@@ -217,3 +218,18 @@ def check_open_task_after_a_resume_that_died_keeps_no_pause_that_was_left(scene:
         again = scene.open(token.key.task_id, try_number=2)
 
         scene.equal(scene.take_up(again.token), (), f"what it meets after a {then}")
+
+
+@check
+def check_mark_of_a_cleared_one_that_was_paused_keeps_the_pause(scene: Scene) -> None:
+    """The platform may tell of a clear before a process begins the task anew."""
+    cleared = Change(to=TaskState.PENDING, trigger="user:cleared", actor="bob")
+    token, pause = _paused(scene, nonce=f"{PAUSE_NONCE}1")
+    scene.ledger.mark(
+        token.key, cleared, session=token.session, source=Source.LISTENER, max_tries=4, now=scene.tick()
+    )
+
+    again = scene.open("act", try_number=2, max_tries=4)
+
+    scene.equal(again.token.generation, 2, "its generation")
+    _met_again(scene, again.token, pause, "cleared")
