@@ -24,6 +24,7 @@ __all__ = [
     "ENDING",
     "PAUSE_NONCE",
     "ROLLED_BACK",
+    "TAKEN_BACK",
     "Ending",
     "Sent",
     "is_pause",
@@ -31,6 +32,7 @@ __all__ = [
     "open_commands",
     "send",
     "standing_pause",
+    "taken_back",
     "whole_step_commands",
 ]
 
@@ -74,6 +76,9 @@ PAUSE_NONCE = "pause-"
 ROLLED_BACK = "rolled back"
 """What the outcome of a pause begins with that was not reached in time."""
 
+TAKEN_BACK = "taken back"
+"""What the outcome of a pause begins with that a resume came before; its own says the same."""
+
 _LEAVING = (TaskState.STOPPING,)
 
 
@@ -91,6 +96,11 @@ def open_commands(commands: Sequence[CommandRecord], *, generation: int) -> list
         for command in commands
         if command.generation == generation and command.state in (CommandState.PENDING, CommandState.CLAIMED)
     ]
+
+
+def taken_back(actor: str | None) -> str:
+    """The outcome of a pause that nobody had carried out yet, and that this person took back."""
+    return f"{TAKEN_BACK} by {actor}" if actor else TAKEN_BACK
 
 
 def standing_pause(record: TaskRecord, commands: Iterable[CommandRecord]) -> CommandRecord | None:
@@ -237,8 +247,7 @@ def send(
     if request.verb is Verb.RESUME:
         for pause in pending:
             if pause.verb is Verb.PAUSE and pause.state is CommandState.PENDING:
-                by = f" by {request.actor}" if request.actor else ""
-                taken_back = ledger.refuse_command(pause, outcome=f"taken back{by}", now=now)
-                if taken_back is not None:
-                    return Sent(command=None, cancelled=taken_back, state=state)
+                cancelled = ledger.refuse_command(pause, outcome=taken_back(request.actor), now=now)
+                if cancelled is not None:
+                    return Sent(command=None, cancelled=cancelled, state=state)
     return Sent(command=ledger.send_command(request, now=now), cancelled=None, state=state)

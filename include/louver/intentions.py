@@ -11,14 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from louver.control import ENDING, ROLLED_BACK
+from louver.control import ENDING, ROLLED_BACK, TAKEN_BACK
 from louver.ledger.names import CommandState, Verb
 from louver.ledger.records import CommandRecord
 
-__all__ = ["NOT_PAUSED", "TAKEN_BACK", "Intentions", "Settled", "judge_intentions"]
-
-TAKEN_BACK = "taken back"
-"""Outcome of a pause, and of the resume that came before the pause was reached."""
+__all__ = ["NOT_PAUSED", "Intentions", "Settled", "judge_intentions"]
 
 NOT_PAUSED = "it was not paused"
 """Why a resume is refused that has nothing to resume."""

@@ -12,9 +12,9 @@ import secrets
 from datetime import datetime, timedelta
 
 from louver.clock import Clock
-from louver.control import ENDING, PAUSE_NONCE, ROLLED_BACK
+from louver.control import ENDING, PAUSE_NONCE, ROLLED_BACK, TAKEN_BACK
 from louver.errors import LedgerError
-from louver.intentions import NOT_PAUSED, TAKEN_BACK
+from louver.intentions import NOT_PAUSED
 from louver.ledger.contract import Ledger
 from louver.ledger.names import Token, Verb
 from louver.ledger.records import CommandRecord

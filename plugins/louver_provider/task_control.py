@@ -19,11 +19,10 @@ from uuid import uuid4
 from airflow.utils.state import State
 
 from louver.clock import Clock, SystemClock
-from louver.closing import overview
-from louver.control import ROLLED_BACK, Sent, send
+from louver.closing import definition_of
+from louver.control import ROLLED_BACK, TAKEN_BACK, Sent, send, taken_back
 from louver.errors import CommandRefused, LedgerError
 from louver.evaluation import Evaluation
-from louver.intentions import TAKEN_BACK
 from louver.ledger.contract import Ledger
 from louver.ledger.names import CommandState, RunKey, TaskKey, Verb
 from louver.ledger.records import CommandRecord, TaskRecord
@@ -189,10 +188,12 @@ class TaskControl:
         """Any of these three, by its name."""
         deadline = self.clock.now() + timeout
         wanted = self._wanted(run, task_id, map_index)
+        commands = self.ledger.list_commands(run)
         if verb is Verb.RESUME and map_index is None:
-            self._take_back_of_whole_steps(run, {key.task_id for key, _ in wanted if key.map_index >= 0})
+            expanded = {key.task_id for key, _ in wanted if key.map_index >= 0}
+            commands = [self._taken_back_as_a_whole(command, expanded) for command in commands]
         known: dict[str, list[CommandRecord]] = defaultdict(list)
-        for command in self.ledger.list_commands(run):
+        for command in commands:
             known[command.task_id].append(command)
         sent = [self._send(verb, key, over, reason, known[key.task_id]) for key, over in wanted]
         errands = [errand for errand in sent if isinstance(errand, _Errand)]
@@ -227,14 +228,14 @@ class TaskControl:
         """The tasks that are meant, each with the state it ended in, where it has ended."""
         if self.ledger.get_run(run) is None:
             open_from_airflow(self.ledger, run, now=self.clock.now())
-        seen = overview(run, self.ledger)
-        names = seen.definition.names
+        definition = definition_of(run, self.ledger)
+        names = definition.names
         if task_id is not None and task_id not in names:
             raise LedgerError(
                 f"run {run.run_id} of {run.dag_id} has no step {task_id!r}; it has {', '.join(names)}"
             )
-        results = RunResults(seen.definition, run, self.ledger, strict=False)
-        nodes = [node for node in seen.definition.nodes if task_id in (None, node.name)]
+        results = RunResults(definition, run, self.ledger, strict=False)
+        nodes = [node for node in definition.nodes if task_id in (None, node.name)]
         expanded = expanded_indexes(run, [node.name for node in nodes if node.mapped])
         keys = [
             key
@@ -246,16 +247,16 @@ class TaskControl:
                 map_index=map_index if task_id is not None else None,
             )
         ]
-        wanted = [(key, _over(key, results.tasks, seen.evaluation)) for key in keys]
+        wanted = [(key, _over(key, results.tasks, results.evaluation)) for key in keys]
         return [(key, over) for key, over in wanted if over is None or task_id is not None]
 
-    def _take_back_of_whole_steps(self, run: RunKey, steps: Collection[str]) -> None:
-        """The pause of a mapped step that was asked before it had indexes, once all of them are to go on."""
-        by = f" by {self.actor}" if self.actor else ""
-        for command in self.ledger.list_commands(run) if steps else ():
-            whole = command.task_id in steps and command.map_index == -1
-            if whole and command.verb is Verb.PAUSE and command.closed_at is None:
-                self.ledger.refuse_command(command, outcome=f"taken back{by}", now=self.clock.now())
+    def _taken_back_as_a_whole(self, command: CommandRecord, expanded: Collection[str]) -> CommandRecord:
+        """Take back a pause that a mapped step was asked before it had indexes: all of them are to go on."""
+        whole = command.task_id in expanded and command.map_index == -1
+        if not whole or command.verb is not Verb.PAUSE or command.closed_at is not None:
+            return command
+        outcome = taken_back(self.actor)
+        return self.ledger.refuse_command(command, outcome=outcome, now=self.clock.now()) or command
 
     def _send(
         self,

@@ -49,13 +49,15 @@ def _the_pause(rows: Rows, before: TaskRecord, after: TaskRecord, *, now: dateti
 
 
 def _of_the_whole_step(rows: Rows, run: RunRecord, after: TaskRecord) -> None:
+    commands = _commands(rows, after, -1)
+    if not commands:
+        # As for nearly every index of every mapped step: nothing more is asked.
+        return
     whole = rows.peek(TaskRecord, after.dag_id, after.run_id, after.task_id, -1)
     if whole is not None and whole.incarnation != run.incarnation:
         whole = None
-    found = whole_step_commands(
-        _commands(rows, after, -1), whole, own=_commands(rows, after, after.map_index), since=run.created_at
-    )
-    for command in found:
+    own = _commands(rows, after, after.map_index)
+    for command in whole_step_commands(commands, whole, own=own, since=run.created_at):
         # Locked and read again: it may be taken back at this moment.
         locked = rows.get(CommandRecord, command.command_id)
         if locked is not None and locked.closed_at is None:

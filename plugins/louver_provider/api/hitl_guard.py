@@ -6,8 +6,8 @@ passes on whom Airflow will refuse; the decision itself is recorded by the resum
 (semantics sections 6 and 8): anything but exactly one legal option, an answer to another request than the
 pending one, a late answer, and one that comes before the parked process has surely gone.
 
-It also mends a fault of Airflow: a task that asks again in the same instance keeps its old subject and body.
-Once Airflow has accepted a question, its row is brought up to what the task has sent.
+It also mends a fault of Airflow: a task that asks again in the same instance keeps its old subject, body and
+people. Once Airflow has accepted a question, its row is brought up to what the task has sent.
 """
 
 from __future__ import annotations
